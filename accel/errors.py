@@ -1,0 +1,113 @@
+"""The errors EinRTL raises on purpose: what must hold, what was given, where, and the way out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+__all__ = ["EinRTLError", "InputError", "Place", "Problem", "SimulationError", "ToolMissingError", "did_you_mean"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A position in an input file; line and column count from 1."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        """Return the place as ``file:line:column``, which editors can jump to."""
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One thing that is wrong with an input.
+
+    Parameters
+    ----------
+    message : str
+        What must hold and what was given instead.
+    hint : str, optional
+        The way out.
+    place : Place, optional
+        Where it was found; absent when the input has no file (an argument of a Python call).
+    field : tuple of str or int
+        Path of the offending value below the object that was checked, so that a reader of a file can find its place.
+    excerpt : str, optional
+        Lines of the input with a caret below the offending text.
+    """
+
+    message: str
+    hint: str | None = None
+    place: Place | None = None
+    field: tuple[str | int, ...] = ()
+    excerpt: str | None = None
+
+    def __str__(self) -> str:
+        """Return ``place: message; hint`` and the excerpt, leaving out what is absent."""
+        head = f"{self.place}: " if self.place else ""
+        tail = f"; {self.hint}" if self.hint else ""
+        excerpt = f"\n{self.excerpt}" if self.excerpt else ""
+        return f"{head}{self.message}{tail}{excerpt}"
+
+
+class EinRTLError(Exception):
+    """Base of all errors that EinRTL raises on purpose; the command line shows them without a traceback."""
+
+    exit_code: ClassVar[int] = 2
+    """What the command line exits with: 2 for bad input or a missing tool, 1 where hardware misbehaves."""
+
+
+class InputError(EinRTLError, ValueError):
+    """The user's input breaks a rule; holds every problem found, not just the first.
+
+    It is a ``ValueError`` too, so that the check of a description may raise it from ``__post_init__`` and the reader of
+    a file still learns where the value stood.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        place: Place | None = None,
+        field: tuple[str | int, ...] = (),
+        excerpt: str | None = None,
+    ) -> None:
+        self.problems: tuple[Problem, ...] = (
+            Problem(message=message, hint=hint, place=place, field=field, excerpt=excerpt),
+        )
+        super().__init__(str(self.problems[0]))
+
+    @classmethod
+    def of(cls, problems: Iterable[Problem]) -> InputError:
+        """Return one error that reports all ``problems`` in their order."""
+        found = tuple(problems)
+        error = cls(found[0].message)
+        error.problems = found
+        error.args = ("\n".join(map(str, found)),)
+        return error
+
+
+class ToolMissingError(EinRTLError):
+    """A program that a step needs (a simulator, a compiler) is not there."""
+
+
+class SimulationError(EinRTLError):
+    """The simulated hardware did not build, hung, or broke a rule of its ports."""
+
+    exit_code: ClassVar[int] = 1
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return a hint that names the nearest known word, or all known words where none is near."""
+    from difflib import get_close_matches
+
+    names = sorted(known)
+    near = get_close_matches(word, names, n=1)
+    if near:
+        return f"did you mean {near[0]!r}?"
+    return "known: " + ", ".join(names) if names else "none is known"

@@ -1,0 +1,1 @@
+"""Analysis of cascades, and the schedules that run them best."""

@@ -1,0 +1,1 @@
+"""Amaranth components and the Verilog made from them."""

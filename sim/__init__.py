@@ -1,0 +1,1 @@
+"""The judge: golden models, cocotb benches, comparison, reports and the end-to-end flow."""

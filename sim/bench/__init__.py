@@ -1,0 +1,1 @@
+"""cocotb benches; they run inside the simulator."""

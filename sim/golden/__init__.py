@@ -1,0 +1,1 @@
+"""Golden models: independent, obvious, bit-exact numpy functions for every block."""

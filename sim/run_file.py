@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import zipfile
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -129,8 +131,6 @@ def load_run_file(path: Path) -> RunFile:
     InputError
         With every problem of the file.
     """
-    from dataclasses import replace
-
     run = spec.load(RunFile, path)
     return replace(run, model=path.parent / run.model, head=path.parent / run.head)
 
@@ -171,7 +171,7 @@ def load_head(path: Path, *, tokens: int, dimension: int) -> AttentionHead:
     arrays: dict[str, NDArray[np.float64]] = {}
     try:
         with np.load(path, allow_pickle=False) as data:
-            source = str(data["source"]) if "source" in data else "not stated"
+            source = _source(data)
             for name in ("q", "k"):
                 if name not in data:
                     problems.append(
@@ -194,6 +194,15 @@ def load_head(path: Path, *, tokens: int, dimension: int) -> AttentionHead:
     if problems:
         raise InputError("\n".join(problems))
     return AttentionHead(queries=arrays["q"], keys=arrays["k"], source=source)
+
+
+def _source(data: Mapping[str, NDArray[np.generic]]) -> str:
+    """Return where the arrays come from, as the file's ``metadata`` (JSON) says."""
+    try:
+        metadata = json.loads(str(data["metadata"]))
+        return ", ".join(f"{key} {metadata[key]}" for key in ("model", "layer", "head") if key in metadata)
+    except (KeyError, TypeError, json.JSONDecodeError):
+        return "not stated"
 
 
 def _array_problem(name: str, array: NDArray[np.generic], shape: tuple[int, int]) -> str | None:

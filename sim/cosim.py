@@ -203,7 +203,7 @@ def simulate_softmax(
     rows: Sequence[NDArray[np.int64]],
     scenarios: Sequence[Scenario],
 ) -> tuple[Observation, ...]:
-    """Send ``rows`` of score codes through the simulated AXI4-Stream softmax once for each scenario, with one reset in all.
+    """Send rows of codes through the simulated AXI4-Stream softmax, once for each scenario, with one reset in all.
 
     Parameters
     ----------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -167,33 +168,38 @@ def load_head(path: Path, *, tokens: int, dimension: int) -> AttentionHead:
         The file is missing or no array file, lacks an array, or an array has a wrong shape or type or holds infinities
         or NaN.
     """
+    held = _read_arrays(path)
     problems: list[str] = []
     arrays: dict[str, NDArray[np.float64]] = {}
-    try:
-        with np.load(path, allow_pickle=False) as data:
-            source = _source(data)
-            for name in ("q", "k"):
-                if name not in data:
-                    problems.append(
-                        f"{path} must hold an array {name!r}, but holds {', '.join(sorted(data)) or 'none'}"
-                    )
-                    continue
-                problem = _array_problem(name, data[name], (tokens, dimension))
-                if problem:
-                    problems.append(f"{path}: {problem}")
-                else:
-                    arrays[name] = data[name].astype(np.float64)
-    except OSError as error:
-        raise InputError(
-            f"{path} must be a readable array file: {error.strerror or 'not in .npz format'}", hint="check the path"
-        ) from None
-    except (ValueError, EOFError, zipfile.BadZipFile):
-        raise InputError(
-            f"{path} must be an array file in .npz format without pickled objects", hint="write it with numpy.savez"
-        ) from None
+    for name, array in held.items():
+        if name in ("q", "k"):
+            problem = _array_problem(name, array, (tokens, dimension))
+            if problem:
+                problems.append(f"{path}: {problem}")
+            else:
+                arrays[name] = array.astype(np.float64)
+    for name in ("q", "k"):
+        if name not in held:
+            problems.append(f"{path} must hold an array {name!r}, but holds {', '.join(sorted(held)) or 'none'}")
     if problems:
         raise InputError("\n".join(problems))
-    return AttentionHead(queries=arrays["q"], keys=arrays["k"], source=source)
+    return AttentionHead(queries=arrays["q"], keys=arrays["k"], source=_source(held))
+
+
+def _read_arrays(path: Path) -> dict[str, NDArray[np.generic]]:
+    try:
+        # Opened here: numpy leaves a file open whose zip directory is broken.
+        with path.open("rb") as stream:
+            data = np.load(stream, allow_pickle=False)
+            if isinstance(data, np.lib.npyio.NpzFile):
+                return dict(data.items())
+    except OSError as error:
+        raise InputError(f"{path} must be a readable array file: {error.strerror}", hint="check the path") from None
+    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error):
+        pass
+    raise InputError(
+        f"{path} must be an array file in .npz format without pickled objects", hint="write it with numpy.savez"
+    )
 
 
 def _source(data: Mapping[str, NDArray[np.generic]]) -> str:

@@ -12,8 +12,8 @@ class Step(Enum):
     """What a run does, in order; the value is shown to people."""
 
     READ = "read model, cascades and scores"
-    ANALYSE = "count passes and operations"
     SCHEDULE = "search schedules"
+    ANALYSE = "count passes and operations"
     EMIT = "generate Verilog"
     PREDICT = "predict bits, cycles and actions"
     BUILD = "build the simulator"

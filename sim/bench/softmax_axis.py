@@ -57,11 +57,11 @@ class _Monitor:
 
     def state(self) -> str:
         """Return the handshake signals of both ports in words."""
-        dut = self.dut
-        return ", ".join(
-            f"{port} has tvalid={int(getattr(dut, port + '_tvalid').value)} tready={int(getattr(dut, port + '_tready').value)}"
-            for port in ("s_axis", "m_axis")
-        )
+
+        def bit(port: str, signal: str) -> str:
+            return f"{signal}={int(getattr(self.dut, f'{port}_{signal}').value)}"
+
+        return ", ".join(f"{port} has {bit(port, 'tvalid')} {bit(port, 'tready')}" for port in ("s_axis", "m_axis"))
 
 
 def _pauses(seed: str, probability: float) -> Iterator[bool]:

@@ -1,4 +1,4 @@
-"""Golden model of the single-pass softmax: bits, actions and cycles, read from the contract in ``accel.softmax_unit``."""
+"""Golden model of the single-pass softmax: bits, actions and cycles by the contract of ``accel.softmax_unit``."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class GoldenSoftmax:
 
 @dataclass(frozen=True, kw_only=True)
 class RowTimes:
-    """When each row enters and leaves if no port ever waits for its neighbour, in cycles from the first beat's acceptance.
+    """When each row enters and leaves if no port ever waits for its neighbour, counted from the first beat accepted.
 
     Parameters
     ----------

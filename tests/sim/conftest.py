@@ -16,16 +16,15 @@ from sim.toolchain import find_toolchain
 
 
 @pytest.fixture(scope="session")
-def build_softmax(tmp_path_factory: pytest.TempPathFactory) -> Callable[[SoftmaxUnit], Simulator]:
+def build_softmax(simulators: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[SoftmaxUnit], Simulator]:
     """Return the compiled simulation of a softmax unit, built once for each unit."""
-    cache = tmp_path_factory.mktemp("simulators")
     built: dict[SoftmaxUnit, Simulator] = {}
 
     def build(unit: SoftmaxUnit) -> Simulator:
         if unit not in built:
             component = AxisWrapper(Softmax(unit, counters=True))
             emitted = emit(component, "softmax", Path(tmp_path_factory.mktemp("emitted")))
-            built[unit] = Simulator.build(emitted.verilog, "softmax", toolchain=find_toolchain(), cache=cache)
+            built[unit] = Simulator.build(emitted.verilog, "softmax", toolchain=find_toolchain(), cache=simulators)
         return built[unit]
 
     return build

@@ -48,7 +48,9 @@ def random_rows(unit: SoftmaxUnit, seed: int) -> list[np.ndarray]:
     random = np.random.default_rng(seed)
     low, high = unit.input_format.min_code, unit.input_format.max_code
     rows = [
-        unit.input_format.quantize(random.normal(0, random.choice([0.5, 2, 8]), random.integers(1, unit.max_length + 1)))
+        unit.input_format.quantize(
+            random.normal(0, random.choice([0.5, 2, 8]), random.integers(1, unit.max_length + 1))
+        )
         for _ in range(60)
     ]
     for code in (low, -1, 0, high):
@@ -83,9 +85,7 @@ def test_a_wrong_latency_is_found(build_softmax: Callable[[SoftmaxUnit], Simulat
     wrong = golden.row_times(ONE_LANE, lengths, ONE_LANE.latency_cycles - 1)
     cycles = compare(ONE_LANE, lengths, golden.softmax(ONE_LANE, rows), wrong, seen)[1]
     first = wrong.first_out[0]
-    assert cycles.first_difference == (
-        f"output beat 0 (row 0): expected in cycle {first}, got in cycle {first + 1}"
-    )
+    assert cycles.first_difference == (f"output beat 0 (row 0): expected in cycle {first}, got in cycle {first + 1}")
 
 
 def test_a_unit_with_other_tables_than_predicted_is_found(

@@ -1,0 +1,158 @@
+"""The end-to-end flow: from a run file to hardware that is shown to do what was predicted."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from accel.arch import load_architecture
+from accel.cascade import Cascade, load_cascade
+from accel.cost import load_cost_table
+from accel.errors import InputError
+from accel.softmax_unit import SoftmaxUnit
+from accel.workload import Workload, read_hugging_face_config
+from mapping.passes import passes
+from mapping.search import SearchResult, search
+from rtl.axi import AxisWrapper
+from rtl.emit import emit
+from rtl.softmax import Softmax
+from sim.accuracy import measure_accuracy
+from sim.compare import compare
+from sim.cosim import Observation, Scenario, Simulator, simulate_softmax
+from sim.energy import price_softmax
+from sim.golden import softmax as golden
+from sim.outcome import CascadeSummary, Outcome, SimulationSpeed
+from sim.run_file import AttentionHead, RunFile, load_head, load_run_file
+from sim.steps import OnStep, Step
+from sim.toolchain import Toolchain
+
+__all__ = ["KEY_RANK", "run_flow"]
+
+KEY_RANK = "m"
+"""The rank over which an attention cascade makes its passes: the keys."""
+
+TOP = "softmax"
+
+
+def run_flow(path: Path, folder: Path, *, toolchain: Toolchain, cache: Path, on_step: OnStep) -> Outcome:
+    """Do everything that the run file at ``path`` asks for; the emitted files go to ``folder``.
+
+    Parameters
+    ----------
+    path : Path
+        The run file.
+    folder : Path
+        An existing folder for ``softmax.v`` and ``softmax.json``.
+    toolchain : Toolchain
+        What builds the simulation.
+    cache : Path
+        Folder for compiled simulations.
+    on_step : callable
+        Told when a step begins.
+
+    Raises
+    ------
+    InputError
+        The run file or something it names is wrong.
+    SimulationError
+        The simulation hung or failed; a difference between hardware and prediction is no error but an outcome.
+    """
+    on_step(Step.READ)
+    run = load_run_file(path)
+    model = read_hugging_face_config(run.model)
+    workload = model.workload(batch=run.batch, length=run.sequence_length)
+    cascades = [load_cascade(name) for name in run.cascades]
+    scheduled = load_cascade(run.schedule.cascade)
+    architectures = [load_architecture(name) for name in run.schedule.architectures]
+    costs = load_cost_table(run.simulation.technology)
+    head = load_head(run.head, tokens=run.sequence_length, dimension=workload.query_key_dim)
+
+    on_step(Step.SCHEDULE)
+    schedules = {each.name: search(scheduled, each, workload) for each in architectures}
+    on_step(Step.ANALYSE)
+    summaries = tuple(_summarise(each, workload, next(iter(schedules.values()))) for each in cascades)
+
+    on_step(Step.EMIT)
+    emitted = emit(AxisWrapper(Softmax(run.softmax, counters=True)), TOP, folder)
+
+    on_step(Step.PREDICT)
+    codes = run.softmax.input_format.quantize(head.scores)
+    rows, lengths = list(codes), [run.sequence_length] * len(codes)
+    expected = golden.softmax(run.softmax, rows)
+    times = golden.row_times(run.softmax, lengths, int(emitted.description["latency_cycles"]))
+
+    on_step(Step.BUILD)
+    simulator = Simulator.build(emitted.verilog, TOP, toolchain=toolchain, cache=cache)
+    on_step(Step.SIMULATE)
+    started = time.perf_counter()
+    seen = simulate_softmax(simulator, run.softmax, rows, _scenarios(run))
+    run_s = time.perf_counter() - started
+
+    on_step(Step.COMPARE)
+    comparisons = compare(run.softmax, lengths, expected, times, seen)
+    free = seen[0]
+    word_bits = int(emitted.description["derived"]["buffer_word_bits"])
+    return Outcome(
+        name=run.name,
+        model=model,
+        workload=workload,
+        head=head.source,
+        rows=len(rows),
+        row_length=run.sequence_length,
+        clipped=_clipped(run.softmax, head),
+        cascades=summaries,
+        schedules=schedules,
+        unit=run.softmax,
+        sidecar=emitted.description,
+        predicted_cycles=times.total_cycles,
+        measured_cycles=free.total_cycles,
+        energy=price_softmax(free.actions, costs, word_bits=word_bits),
+        technology=costs.name,
+        accuracy=measure_accuracy(head.scores, codes, free.rows, run.softmax.input_format, run.softmax.output_format),
+        comparisons=comparisons,
+        speed=SimulationSpeed(build_s=simulator.build_seconds, run_s=run_s, cycles=_cycles(seen)),
+    )
+
+
+def _scenarios(run: RunFile) -> tuple[Scenario, ...]:
+    pause, seed = run.simulation.pause_probability, run.simulation.seed
+    return (
+        Scenario(name="free-running", source_pause_probability=0.0, sink_pause_probability=0.0, seed=seed),
+        Scenario(name="back-pressure", source_pause_probability=pause, sink_pause_probability=pause, seed=seed),
+    )
+
+
+def _cycles(seen: Sequence[Observation]) -> int:
+    return sum(each.total_cycles for each in seen)
+
+
+def _clipped(unit: SoftmaxUnit, head: AttentionHead) -> int:
+    low, high = unit.input_format.min_value, unit.input_format.max_value
+    return int(((head.scores < low) | (head.scores > high)).sum())
+
+
+def _summarise(cascade: Cascade, workload: Workload, found: SearchResult) -> CascadeSummary:
+    """Analyse one cascade at the sizes of one head; tiles, where it has any, are those of the schedule found."""
+    if KEY_RANK not in cascade.ranks and not any(KEY_RANK in tensor.ranks for tensor in cascade.inputs):
+        raise InputError(
+            f"cascade {cascade.name!r} must have the key rank {KEY_RANK!r} to be compared",
+            hint="see einrtl list cascades",
+        )
+    sizes = cascade.sizes(_known_sizes(cascade, workload, found))
+    totals: Counter[str] = Counter()
+    for operations in cascade.operation_counts(sizes).values():
+        totals.update(operations)
+    return CascadeSummary(
+        name=cascade.name, analysis=passes(cascade, KEY_RANK), sizes=sizes, operations=dict(sorted(totals.items()))
+    )
+
+
+def _known_sizes(cascade: Cascade, workload: Workload, found: SearchResult) -> dict[str, int]:
+    """Return the sizes that the cascade names; a tile is no larger than the rank that it is cut from."""
+    given = dict(workload.sizes)
+    for rank, parts in found.schedule.plan.splits.items():
+        tile = parts[-1]
+        given[tile.upper()] = min(found.schedule.tiles[tile], workload.sizes[rank.upper()])
+    return {symbol: size for symbol, size in given.items() if symbol in cascade.symbols}

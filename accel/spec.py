@@ -97,7 +97,12 @@ class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
+    def text(self, text: str) -> yaml.ScalarNode:
+        # PyYAML's other styles lose the line breaks U+0085, U+2028 and U+2029.
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style=None if text.isprintable() else '"')
 
+
+_Dumper.add_representer(str, _Dumper.text)
 _Dumper.add_implicit_resolver("tag:yaml.org,2002:float", _PLAIN, None)
 
 

@@ -84,7 +84,8 @@ def round_shift(codes: ArrayLike, shift: ArrayLike, rounding: Rounding) -> NDArr
     else:
         up = ((right > 0) & ((rest > half) | ((rest == half) & (floor & 1 == 1)))).astype(np.int64)
     if rounding is not Rounding.TRUNCATE:
-        up = np.where(by > 63, -floor, up)  # the quotient lies in [-1/2, 1/2): the nearest integer is 0
+        # Here the quotient lies in [-1/2, 1/2): the nearest integer is 0, so a floor of -1 goes up.
+        up = np.where(by > 63, floor & 1, up)
     shifted: NDArray[np.int64] = (floor + up) << -np.clip(by, -64, 0)
     return shifted
 
@@ -129,22 +130,16 @@ class FixedPoint:
 
     def __post_init__(self) -> None:
         """Check types and ranges; a rounding or overflow given as plain text would compare unequal to every rule."""
-        for name, kind, what in (
-            ("signed", bool, "True or False"),
-            ("width_bits", int, "an int"),
-            ("fraction_bits", int, "an int"),
-            ("rounding", Rounding, "a member of Rounding"),
-            ("overflow", Overflow, "a member of Overflow"),
+        for name, kind, hint in (
+            ("signed", bool, "pass True or False"),
+            ("width_bits", int, "pass an int"),
+            ("fraction_bits", int, "pass an int"),
+            ("rounding", Rounding, "pass Rounding.TRUNCATE, Rounding.NEAREST_EVEN or Rounding.NEAREST_UP"),
+            ("overflow", Overflow, "pass Overflow.SATURATE, Overflow.WRAP or Overflow.ERROR"),
         ):
             value = getattr(self, name)
             if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-                raise InputError(
-                    f"{name} must be {what}, not {value!r}",
-                    hint=", ".join(f"{kind.__name__}.{rule.name}" for rule in kind)
-                    if issubclass(kind, StrEnum)
-                    else None,
-                    field=(name,),
-                )
+                raise InputError(f"{name} must be of type {kind.__name__}, not {value!r}", hint=hint, field=(name,))
         if not 1 <= self.width_bits <= MAX_WIDTH_BITS:
             raise InputError(
                 f"width_bits must be from 1 to {MAX_WIDTH_BITS}, not {self.width_bits}",

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 from accel.errors import InputError
 
-__all__ = ["LinearTable", "exp2_table", "reciprocal_table"]
+__all__ = ["LinearTable", "exp2_table", "newton_reciprocal_error", "reciprocal_table"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class LinearTable:
     """A falling function on [0, 1) by straight segments of equal width.
 
-    With ``i = u >> low_bits`` and ``low = u & (2**low_bits - 1)`` of an argument code ``u`` of ``argument_bits`` bits, the
-    result is ``round_half_up((base[i] * 2**low_bits - drop[i] * low) / 2**(low_bits + guard_bits))``, a code with
+    With ``i = u >> low_bits`` and ``low = u & (2**low_bits - 1)`` of an argument code ``u`` of ``argument_bits`` bits,
+    the result is ``round_half_up((base[i] * 2**low_bits - drop[i] * low) / 2**(low_bits + guard_bits))``, a code with
     ``result_fraction_bits`` fraction bits.
 
     Parameters
@@ -74,9 +74,10 @@ def _falling_table(
     """Return the table of a convex falling ``function`` with a falling second derivative ``curvature``.
 
     The chord of a convex function lies above it, in the middle by E and nowhere by more than
-    ``width**2 / 8 * curvature(left)``; E itself is at least ``width**2 / 8 * curvature(right)``. Lowering the chord by E / 2
-    halves the error: what remains lies between -E / 2 and ``width**2 / 8 * (curvature(left) - curvature(right) / 2)``. The
-    bound adds one step of the table entries (half a step each for ``base`` and ``drop``) and half a step of the result.
+    ``width**2 / 8 * curvature(left)``; E itself is at least ``width**2 / 8 * curvature(right)``. Lowering the chord by
+    E / 2 halves the error: what remains lies between -E / 2 and ``width**2 / 8 * (curvature(left) - curvature(right) /
+    2)``. The bound adds one step of the table entries (half a step each for ``base`` and ``drop``) and half a step of
+    the result.
     """
     index_bits = segments.bit_length() - 1
     if segments < 1 or segments != 1 << index_bits or index_bits >= argument_bits:
@@ -139,3 +140,17 @@ def reciprocal_table(*, segments: int, argument_bits: int, result_fraction_bits:
         result_fraction_bits=result_fraction_bits,
         guard_bits=guard_bits,
     )
+
+
+def newton_reciprocal_error(guess: LinearTable, fraction_bits: int) -> float:
+    """Return a bound on the relative error of a reciprocal by one Newton step from a looked-up first guess.
+
+    The value is normalised to f in [1, 2) with ``fraction_bits``, rounded to nearest and never to 2: off by half a
+    step, relatively at most as much. With ``y0 = (1 + b) / f`` from ``guess``, the correction ``d = 2 - f * y0 = 1 -
+    b`` is truncated by less than a step, so that ``y0 * d`` is 1 / f but for ``b**2`` and ``(1 + b)`` steps. Rounding
+    the result to ``fraction_bits`` costs half a step, relatively at most one, as 1 / f is above 1/2. And b is at most
+    twice the guess's own error.
+    """
+    step = 2.0**-fraction_bits
+    start = 2 * guess.max_error
+    return (1 + start**2 + (1 + start) * step + step) / (1 - step / 2) - 1

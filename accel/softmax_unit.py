@@ -8,15 +8,17 @@ For a row of scores x of at most ``max_beats`` beats, ``floor`` and ``ceil`` bei
 1. ``t = rnd(x * LOG2E / 2**(input fraction + LOG2E_FRACTION_BITS - m))``: the score times log2(e), with
    ``m = mantissa_fraction_bits`` fraction bits (a negative shift is exact).
 2. ``n = ceil(t / 2**m)``, ``g = n * 2**m - t``: exponent, and a distance in [0, 1).
-3. ``w = exp2(g)`` by ``exp2`` (a ``LinearTable``): the mantissa, about ``2**-g`` with m fraction bits, so e**x = w * 2**n.
+3. ``w = exp2(g)`` by ``exp2`` (a ``LinearTable``): the mantissa, about ``2**-g`` with m fraction bits. Now e**x is
+   ``w * 2**n``.
 4. Per beat of ``lanes`` scores: ``M' = max(M, n of each valid lane)``; a row has no M before its first valid score.
    ``S' = floor(S / 2**(M' - M)) + sum over valid lanes of floor(w * 2**(s - m) / 2**(M' - n))`` with
-   ``s = sum_fraction_bits``; the first beat has S = 0. Rescaling by a power of two is a shift, so one beat a cycle is taken.
+   ``s = sum_fraction_bits``; the first beat has S = 0. Rescaling by a power of two is a shift, so one beat a cycle is
+   taken.
 5. At the end of the row ``e = floor(log2(S))``, ``f = min(rnd(S / 2**(e - r)), 2**(r+1) - 1)`` with
    ``r = reciprocal_fraction_bits``: the sum is ``f * 2**(e - r)``, f in [1, 2).
-   ``y0 = reciprocal(f - 2**r)`` by ``reciprocal`` (a ``LinearTable``) with ``k`` fraction bits (its ``result_fraction_bits``);
-   one Newton step: ``d = floor((2**(r + k + 1) - f * y0) / 2**k)``, ``y = rnd(y0 * d / 2**k)``: about 1/f with r fraction bits.
-   A row without any valid score has S = 0; its outputs are all invalid.
+   ``y0 = reciprocal(f - 2**r)`` by ``reciprocal`` (a ``LinearTable``) with k fraction bits (``result_fraction_bits``).
+   One Newton step: ``d = floor((2**(r + k + 1) - f * y0) / 2**k)``, ``y = rnd(y0 * d / 2**k)``: about 1/f with r
+   fraction bits. A row without any valid score has S = 0; its outputs are all invalid.
 6. Each weight is ``w * y / 2**(m + r - output fraction + (M - n) + (e - s))`` rounded and fitted by the output format.
    Invalid lanes give 0.
 
@@ -33,18 +35,19 @@ from functools import cached_property
 
 from accel.errors import InputError
 from accel.numerics import FixedPoint, LinearTable, Overflow, exp2_table, reciprocal_table
+from accel.numerics.tables import newton_reciprocal_error
 
 __all__ = ["LOG2E", "LOG2E_FRACTION_BITS", "SOFTMAX_ACTIONS", "SoftmaxUnit"]
 
 LOG2E_FRACTION_BITS = 16
-LOG2E = round(math.log2(math.e) * 2**LOG2E_FRACTION_BITS)
+LOG2E: int = round(math.log2(math.e) * 2**LOG2E_FRACTION_BITS)
 MAX_EXP_SEGMENTS = 4096
 
 SOFTMAX_ACTIONS = {
     "exp": "exponentials: one for each valid score",
     "max": "comparisons with the running maximum: one for each valid score",
     "add": "additions into the running sum: one for each valid score",
-    "rescale": "beats that raise the running maximum which earlier scores of their row left, and so shift the running sum",
+    "rescale": "beats that raise a running maximum which earlier scores of their row left, so that the sum is shifted",
     "reciprocal": "reciprocals: one for each row",
     "multiply": "output multiplications: one for each valid score",
     "buffer_write": "row-buffer words written: one for each beat",
@@ -66,8 +69,8 @@ class SoftmaxUnit:
     input_format : FixedPoint
         Of the scores. 2 to 24 bits; its rounding and overflow apply where real scores are quantized.
     output_format : FixedPoint
-        Of the weights, which lie in [0, 1]; 2 to 24 fraction bits, and room for all values below 1. Weights that round to 1
-        and do not fit saturate, so its overflow must be ``saturate`` unless 1 fits.
+        Of the weights, which lie in [0, 1]; 2 to 24 fraction bits, and room for all values below 1. Weights that round
+        to 1 and do not fit saturate, so its overflow must be ``saturate`` unless 1 fits.
     exp_segments : int
         Segments of the 2**-u table, a power of two from 1 to 4096, with fewer bits than its argument.
 
@@ -233,17 +236,8 @@ class SoftmaxUnit:
 
     @property
     def reciprocal_error(self) -> float:
-        """Bound on the relative error of 1/sum by step 5, in which f is in [1, 2) and y about 1/f.
-
-        Rounding f costs half a step, also where it would reach 2. A first guess off by E leaves ``1 - f * y = (f * E)**2``
-        after the exact Newton step, at most ``(2 * E)**2``. Truncating d, which is about 1, costs one step; rounding y, which
-        is at least about 1/2, one step more.
-        """
-        step = 2.0**-self.reciprocal_fraction_bits
-        squared = (2 * self.reciprocal.max_error) ** 2
-        return (1 + step / 2) * (1 + squared) * (1 + step / (1 - squared - step)) * (
-            1 + step / (1 - squared - 2 * step)
-        ) - 1
+        """Bound on the relative error of 1/sum by step 5."""
+        return newton_reciprocal_error(self.reciprocal, self.reciprocal_fraction_bits)
 
     @property
     def max_error(self) -> float:
@@ -251,12 +245,13 @@ class SoftmaxUnit:
 
         Let N be ``capacity``.
 
-        * The constant log2(e), off by the factor 1 + c, scales all scores alike. As ``dp = c p sum_j p_j (x_i - x_j)`` and
-          ``x_i - x_j = ln(p_i / p_j)``, it moves p by at most ``c (ln(N) / 4 + 0.224)``.
+        * The constant log2(e), off by the factor 1 + c, scales all scores alike. As ``dp = c p sum_j p_j (x_i - x_j)``
+          and ``x_i - x_j = ln(p_i / p_j)``, it moves p by at most ``c (ln(N) / 4 + 0.224)``.
         * Terms off by at most a factor 1 + q each way, from rounding t and from the mantissa table, move p by at most
           ``2 q p (1 - p) / (1 - q) <= q / (2 (1 - q))``.
-        * The sum is at least one smallest mantissa. Terms below the maximum lose less than one step each; a rescale halves
-          what was lost before and loses less than one step itself, so rescaling loses less than two steps in all: N + 1.
+        * The sum is at least one smallest mantissa. Terms below the maximum lose less than one step each; a rescale
+          halves what was lost before and loses less than one step itself, so rescaling loses less than two steps in
+          all: N + 1.
         * The reciprocal is off by ``reciprocal_error``.
         * The output loses at most one step; so does a weight 1 that saturates.
         """
@@ -264,7 +259,7 @@ class SoftmaxUnit:
         constant = abs(LOG2E * 2.0**-LOG2E_FRACTION_BITS / math.log2(math.e) - 1.0) * (
             math.log(self.capacity) / 4 + 0.224
         )
-        term = 2.0 ** (step / 2) * (1 + 2 * self.exp2.max_error) - 1
+        term: float = 2.0 ** (step / 2) * (1 + 2 * self.exp2.max_error) - 1
         lost = (self.capacity + 1) * 2.0**-self.sum_fraction_bits / (0.5 - self.exp2.max_error)
         if term >= 1 or lost >= 1:
             return 1.0  # a table this coarse promises nothing

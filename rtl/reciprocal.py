@@ -1,0 +1,150 @@
+"""The reciprocal block."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amaranth import Cat, Const, Module, Mux, Signal, unsigned
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from accel.errors import InputError
+from accel.numerics import LinearTable
+from accel.numerics.tables import newton_reciprocal_error
+from rtl.arith import count_leading_zeros, shift_left
+from rtl.lookup import TableLookup
+from rtl.stream import delay, flow
+
+__all__ = ["Reciprocal"]
+
+
+class Reciprocal(wiring.Component):
+    """Computes the reciprocal of a positive integer as a mantissa and an exponent, one value a cycle.
+
+    For a value v it finds ``e = floor(log2(v))`` and the mantissa f of ``fraction_bits`` = r fraction bits with
+    ``v = f * 2**e`` but for rounding (half up, and never to 2), looks up a first guess y0 of 1/f with k fraction bits,
+    and takes one Newton step: ``d = floor(2 - f * y0)`` with r fraction bits and ``y = round_half_up(y0 * d)`` with r
+    fraction bits. The result is ``1 / v = y * 2**-e`` with a relative error of at most ``max_relative_error``. For v =
+    0 the result means nothing. Latency 10 cycles, interval 1.
+
+    Parameters
+    ----------
+    value_bits : int
+        Width of the value; at least ``fraction_bits + 1``.
+    fraction_bits : int
+        Fraction bits r of the normalised value and of the result.
+    guess : LinearTable
+        Of ``1 / (1 + u)`` with an argument of r bits.
+
+    Members
+    -------
+    value : In(flow(unsigned(value_bits)))
+        v.
+    result : Out(flow({exponent: unsigned, mantissa: unsigned(fraction_bits + 1)}))
+        e and y, valid 10 cycles after their value.
+
+    Raises
+    ------
+    InputError
+        ``value_bits`` is too small, or the argument of ``guess`` has not ``fraction_bits`` bits.
+    """
+
+    interval_cycles = 1
+    latency_cycles = 3 + TableLookup.latency_cycles + 4
+
+    def __init__(self, *, value_bits: int, fraction_bits: int, guess: LinearTable) -> None:
+        if value_bits < fraction_bits + 1:
+            raise InputError(
+                f"value_bits must be at least fraction_bits + 1 = {fraction_bits + 1}, not {value_bits}",
+                hint=f"use {fraction_bits + 1}",
+                field=("value_bits",),
+            )
+        if guess.argument_bits != fraction_bits:
+            raise InputError(
+                f"the argument of guess must have fraction_bits = {fraction_bits} bits, not {guess.argument_bits}",
+                hint=f"make it with argument_bits={fraction_bits}",
+                field=("guess",),
+            )
+        self._value_bits, self._fraction_bits, self._guess = value_bits, fraction_bits, guess
+        super().__init__(
+            {
+                "value": In(flow(unsigned(value_bits))),
+                "result": Out(
+                    flow(data.StructLayout({"exponent": range(value_bits), "mantissa": unsigned(fraction_bits + 1)}))
+                ),
+            }
+        )
+
+    @property
+    def value_bits(self) -> int:
+        """Width of the value."""
+        return self._value_bits
+
+    @property
+    def fraction_bits(self) -> int:
+        """Fraction bits of the mantissa."""
+        return self._fraction_bits
+
+    @property
+    def guess(self) -> LinearTable:
+        """Table of the first guess."""
+        return self._guess
+
+    @property
+    def max_relative_error(self) -> float:
+        """Bound on the relative error of the result."""
+        return newton_reciprocal_error(self._guess, self._fraction_bits)
+
+    def elaborate(self, platform: Any) -> Any:
+        """Build: find the leading 1 (1), shift (2), round (3), look up (4 to 6), multiply and round twice (7 to 10)."""
+        m = Module()
+        fraction, exponent = self._normalise(m)
+        bits, guess_bits = self._fraction_bits, self._guess.result_fraction_bits
+
+        m.submodules.lookup = lookup = TableLookup(self._guess)
+        m.d.comb += lookup.argument.payload.eq(fraction)
+        m.d.comb += lookup.argument.valid.eq(delay(m, self.value.valid, 3, name="valid", reset_less=False))
+        y0 = lookup.result.payload
+        mantissa = Cat(delay(m, fraction, TableLookup.latency_cycles, name="fraction"), Const(1, 1))
+
+        product = Signal(len(mantissa) + len(y0), reset_less=True)
+        correction = Signal(bits + 1, reset_less=True)
+        refined = Signal(len(y0) + len(correction), reset_less=True)
+        result = Signal(bits + 1, reset_less=True)
+        # 2 - f * y0 lies in (0, 2), for y0 is about 1 / f: r + 1 bits hold it.
+        rest = Signal(bits + guess_bits + 2)
+        rounded = Signal(len(refined) + 1)
+        m.d.comb += rest.eq((Const(1 << (bits + guess_bits + 1), len(rest)) - product)[: len(rest)])
+        m.d.comb += rounded.eq(refined + Const(1 << (guess_bits - 1), guess_bits))
+        m.d.sync += [
+            product.eq(mantissa * y0),
+            correction.eq(rest[guess_bits:][: len(correction)]),
+            refined.eq(delay(m, y0, 2, name="guess") * correction),
+            result.eq(rounded[guess_bits:][: len(result)]),
+        ]
+        m.d.comb += [
+            self.result.payload.mantissa.eq(result),
+            self.result.payload.exponent.eq(delay(m, exponent, 8, name="exponent")),
+            self.result.valid.eq(delay(m, lookup.result.valid, 4, name="result_valid", reset_less=False)),
+        ]
+        return m
+
+    def _normalise(self, m: Any) -> tuple[Any, Any]:
+        """Return the bits of f below its leading 1 after stage 3, and e after stage 2."""
+        bits, top = self._fraction_bits, self._value_bits - 1
+        zeros = Signal(range(self._value_bits), reset_less=True)
+        shifted = Signal(self._value_bits, reset_less=True)
+        exponent = Signal(range(self._value_bits), reset_less=True)
+        m.d.sync += zeros.eq(count_leading_zeros(m, self.value.payload, name="value"))
+        m.d.sync += shifted.eq(shift_left(delay(m, self.value.payload, 1, name="value"), zeros))
+        m.d.sync += exponent.eq((Const(top, len(exponent)) - zeros)[: len(exponent)])
+
+        fraction = Signal(bits, reset_less=True)
+        kept = shifted[top - bits : top]
+        if top == bits:
+            m.d.sync += fraction.eq(kept)
+        else:
+            up = Signal(bits + 1)
+            m.d.comb += up.eq(kept + shifted[top - bits - 1])
+            m.d.sync += fraction.eq(Mux(up[bits], Const(-1, bits), up[:bits]))
+        return fraction, exponent

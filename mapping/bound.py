@@ -1,0 +1,256 @@
+"""A cascade bound to an architecture by a plan: all that follows before tile sizes and workload are known."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from accel.arch import Architecture, ComputeArray
+from accel.cascade import Cascade, Einsum
+from accel.errors import InputError, Problem, did_you_mean
+from accel.expression import Access
+from accel.schedule import Level, Plan
+
+__all__ = ["Bound", "Step", "bind"]
+
+_FUSED = "multiply_add"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One Einsum on its array.
+
+    Parameters
+    ----------
+    einsum : Einsum
+        The Einsum.
+    array : str
+        The array that runs it.
+    operators : mapping of str to int
+        Operators of the array that one point takes, and how often.
+    point_cycles : int
+        Cycles that one PE takes for one point.
+    group, slot, order : int
+        Where in the epoch it stands.
+    offset : int
+        Its tile offset.
+    reads : tuple of Access
+        What it takes from the buffer or from DRAM; values that another Einsum of the same tile hands on are not here.
+    """
+
+    einsum: Einsum
+    array: str
+    operators: Mapping[str, int]
+    point_cycles: int
+    group: int
+    slot: int
+    order: int
+    offset: int
+    reads: tuple[Access, ...]
+
+    @property
+    def name(self) -> str:
+        """Name of the Einsum."""
+        return self.einsum.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bound:
+    """The three descriptions that were bound, and the steps that came out.
+
+    Parameters
+    ----------
+    cascade, architecture, plan
+        What was bound.
+    steps : mapping of str to Step
+        Einsum to its step, in the order of the cascade.
+    """
+
+    cascade: Cascade
+    architecture: Architecture
+    plan: Plan
+    steps: Mapping[str, Step]
+
+    @cached_property
+    def inputs(self) -> frozenset[str]:
+        """Names of the tensors that come from outside."""
+        return frozenset(tensor.name for tensor in self.cascade.inputs)
+
+    @cached_property
+    def once_ranks(self) -> tuple[str, ...]:
+        """Split ranks over whose tiles some Einsum does not run: it runs at their last tile only."""
+        return tuple(
+            rank for rank in self.plan.splits if any(rank in self.missing(step) for step in self.steps.values())
+        )
+
+    @cached_property
+    def _missing(self) -> Mapping[str, tuple[str, ...]]:
+        return {
+            name: tuple(rank for rank in self.plan.splits if not self._loops_over(step.einsum, rank))
+            for name, step in self.steps.items()
+        }
+
+    def missing(self, step: Step) -> tuple[str, ...]:
+        """Return the split ranks whose loops the Einsum does not take part in."""
+        return self._missing[step.name]
+
+    def _loops_over(self, einsum: Einsum, rank: str) -> bool:
+        return rank in einsum.ranks or any(part in einsum.ranks for part in self.plan.splits[rank][:-1])
+
+    def readers(self, tensor: str) -> Iterator[tuple[Step, Access]]:
+        """Yield the steps that read a tensor, once for each access."""
+        for step in self.steps.values():
+            for access in step.einsum.reads:
+                if access.tensor == tensor:
+                    yield step, access
+
+    def is_fresh(self, access: Access) -> bool:
+        """Return whether an access reads the very value that its Einsum makes for the same tile."""
+        step = self.steps.get(access.tensor)
+        return step is not None and access.indices == step.einsum.output.indices
+
+
+def operators(einsum: Einsum, array: ComputeArray) -> Counter[str]:
+    """Return the operators of ``array`` that one point of ``einsum`` takes.
+
+    A multiplication whose results are summed is one ``multiply_add`` where the array has it.
+    """
+    found = Counter(einsum.map_operations)
+    if einsum.reduction is not None:
+        if einsum.reduction.operator == "add" and found["multiply"] and _FUSED in array.operators:
+            found["multiply"] -= 1
+            found[_FUSED] += 1
+        else:
+            found[einsum.reduction.operator] += 1
+    return +found
+
+
+def bind(cascade: Cascade, architecture: Architecture, plan: Plan) -> Bound:
+    """Return the cascade bound to the architecture by the plan.
+
+    Raises
+    ------
+    InputError
+        An Einsum, tensor, rank, array or operator of one description is missing in another; lists every such problem.
+    """
+    problems = [*_unknown_names(cascade, architecture, plan), *_tensor_problems(cascade, plan)]
+    if problems:
+        raise InputError.of(problems)
+    steps: dict[str, Step] = {}
+    in_buffer = {tensor for tensor, residence in plan.residency.items() if residence.level is Level.BUFFER}
+    inputs = {tensor.name for tensor in cascade.inputs}
+    seen: set[str] = set()
+    places = {
+        name: (group_index, slot_index, order)
+        for group_index, group in enumerate(plan.epoch)
+        for slot_index, slot in enumerate(group.slots)
+        for names in slot.values()
+        for order, name in enumerate(names)
+    }
+    for einsum in _steps_of(cascade):
+        array = architecture.arrays[plan.binding[einsum.name]]
+        used = operators(einsum, array)
+        reads = []
+        for access in einsum.reads:
+            written = None if access.tensor in inputs else cascade.einsum(access.tensor)
+            handed_on = written is not None and written.iterative_rank and access.indices == written.output.indices
+            stored = access.tensor in in_buffer or access.tensor in inputs
+            # The first Einsum of a tile that needs a stored value fetches it; the others get it from there.
+            if stored and not handed_on and str(access) not in seen:
+                seen.add(str(access))
+                reads.append(access)
+        group, slot, order = places[einsum.name]
+        steps[einsum.name] = Step(
+            einsum=einsum,
+            array=plan.binding[einsum.name],
+            operators=dict(used),
+            point_cycles=sum(count * array.operators[name].cycles for name, count in used.items()),
+            group=group,
+            slot=slot,
+            order=order,
+            offset=plan.offsets[einsum.name],
+            reads=tuple(reads),
+        )
+    return Bound(cascade=cascade, architecture=architecture, plan=plan, steps=steps)
+
+
+def _steps_of(cascade: Cascade) -> list[Einsum]:
+    return [einsum for einsum in cascade.einsums if not einsum.is_initial]
+
+
+def _unknown_names(cascade: Cascade, architecture: Architecture, plan: Plan) -> Iterator[Problem]:
+    """Yield what is wrong with the Einsums, arrays and operators of the plan."""
+    known = {einsum.name: einsum for einsum in _steps_of(cascade)}
+    for name in known:
+        if name not in plan.binding:
+            yield Problem(
+                message=f"the epoch must run every Einsum of cascade {cascade.name!r}, but lacks {name!r}",
+                hint="add it to the slot of an array",
+            )
+    for name, array_name in plan.binding.items():
+        if name not in known:
+            yield Problem(
+                message=f"the epoch must run Einsums of cascade {cascade.name!r}, but {name!r} is none",
+                hint=did_you_mean(name, known),
+            )
+            continue
+        if array_name not in architecture.arrays:
+            yield Problem(
+                message=f"Einsum {name!r} must be bound to an array of architecture {architecture.name!r}, "
+                f"but {array_name!r} is none",
+                hint=did_you_mean(array_name, architecture.arrays),
+            )
+            continue
+        array = architecture.arrays[array_name]
+        for operator in operators(known[name], array):
+            if operator not in array.operators:
+                others = [other for other, each in architecture.arrays.items() if operator in each.operators]
+                yield Problem(
+                    message=f"array {array_name!r} must have operator {operator!r} to run Einsum {name!r}, but has "
+                    f"{', '.join(array.operators)}",
+                    hint=f"bind it to {' or '.join(map(repr, others))}" if others else "add the operator to an array",
+                )
+        if known[name].conditions:
+            yield Problem(
+                message=f"Einsum {name!r} must have no filter to be priced, but has 'where "
+                f"{', '.join(map(str, known[name].conditions))}'",
+                hint="price the cascade without it, which is an upper bound",
+            )
+
+
+def _tensor_problems(cascade: Cascade, plan: Plan) -> Iterator[Problem]:
+    """Yield what is wrong with the ranks and the residency of the plan."""
+    ranks = {*cascade.ranks, *cascade.partitions.values()}
+    for rank, parts in plan.splits.items():
+        if rank not in ranks:
+            yield Problem(
+                message=f"a split must cut a rank of cascade {cascade.name!r}, but {rank!r} is none",
+                hint=did_you_mean(rank, ranks),
+            )
+        for digits, whole in cascade.partitions.items():
+            if whole == rank and digits != parts:
+                yield Problem(
+                    message=f"rank {rank!r} must be split into {', '.join(digits)} as cascade {cascade.name!r} "
+                    f"does, not into {', '.join(parts)}",
+                    hint=f"write {rank}: [{', '.join(digits)}]",
+                )
+    tensors = {tensor.name for tensor in cascade.inputs} | {einsum.name for einsum in _steps_of(cascade)}
+    for tensor in sorted(tensors - plan.residency.keys()):
+        yield Problem(
+            message=f"residency must say where tensor {tensor!r} lives", hint=f"add {tensor}: {{level: LEVEL}}"
+        )
+    for tensor in plan.residency:
+        if tensor not in tensors:
+            yield Problem(
+                message=f"residency must name tensors of cascade {cascade.name!r}, but {tensor!r} is none",
+                hint=did_you_mean(tensor, tensors),
+            )
+    for tensor in (each.name for each in cascade.inputs):
+        residence = plan.residency.get(tensor)
+        if residence is not None and residence.level is Level.REGISTERS:
+            yield Problem(
+                message=f"input {tensor!r} must live in the buffer or be streamed, not in registers",
+                hint="use level buffer",
+            )

@@ -1,0 +1,1 @@
+"""The subcommands of ``einrtl`` that analyse and map cascades."""

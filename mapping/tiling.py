@@ -1,0 +1,271 @@
+"""The tiles of one schedule for one workload: their sizes, their sequence, and what they occupy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import NamedTuple
+
+from accel.arch import ComputeArray
+from accel.errors import InputError
+from accel.schedule import INSTANCE, Axis, Level, Residence
+from accel.workload import Workload
+from mapping.bound import Bound, Step
+from mapping.sequence import Sequence
+
+__all__ = ["TileClass", "Tiling"]
+
+
+class TileClass(NamedTuple):
+    """Tiles that cost the same.
+
+    Parameters
+    ----------
+    extents : tuple of int
+        Elements along each split rank, in the order of the plan.
+    final : tuple of bool
+        For each rank over whose tiles some Einsum does not run: whether the tile is the last along it.
+    """
+
+    extents: tuple[int, ...]
+    final: tuple[bool, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tiling:
+    """A bound cascade, cut into tiles for a workload.
+
+    Parameters
+    ----------
+    bound : Bound
+        Cascade, architecture and plan.
+    tiles : mapping of str to int
+        Tile sizes as in a schedule.
+    workload : Workload
+        Rank sizes.
+
+    Raises
+    ------
+    InputError
+        A rank of the cascade has no size in the workload.
+    """
+
+    bound: Bound
+    tiles: Mapping[str, int]
+    workload: Workload
+
+    def __post_init__(self) -> None:
+        """Settle all sizes once, so that a missing one shows here."""
+        symbols = {rank.upper(): size for rank, size in self.tiles.items()}
+        given = self.workload.sizes | symbols
+        split = {rank for rank in self.bound.plan.splits if rank.upper() not in given}
+        if split:
+            raise InputError(
+                f"workload {self.workload.name!r} must give the size of rank {min(split)!r}, but gives "
+                f"{', '.join(self.workload.sizes)}",
+                hint="use a cascade over the ranks p, m, e and f",
+            )
+        object.__setattr__(self, "_sizes", given | self.bound.cascade.sizes(given))
+
+    def size(self, rank: str) -> int:
+        """Return the size of a rank of the cascade or of the plan."""
+        sizes: Mapping[str, int] = self._sizes  # type: ignore[attr-defined]
+        return sizes[rank.upper()]
+
+    # Tiles ---------------------------------------------------------------------------------------------------------
+
+    def span(self, part: str) -> int:
+        """Return the elements that one iteration of the loop over ``part`` covers."""
+        parts = self.bound.plan.splits[self.bound.plan.split_of[part]]
+        return math.prod(self.tiles[inner] for inner in parts[parts.index(part) + 1 :])
+
+    def iterations(self, part: str) -> int:
+        """Return how often the loop over ``part`` iterates in all, loops of the same rank around it included."""
+        return -(-self.size(self.bound.plan.split_of[part]) // self.span(part))
+
+    @cached_property
+    def full_extents(self) -> Mapping[str, int]:
+        """Split rank to the elements of its largest tile."""
+        plan = self.bound.plan
+        return {rank: min(self.tiles[parts[-1]], self.size(rank)) for rank, parts in plan.splits.items()}
+
+    def extents(self, tile: TileClass) -> Mapping[str, int]:
+        """Return split rank to elements for the tiles of a class."""
+        return dict(zip(self.bound.plan.splits, tile.extents, strict=True))
+
+    def extent(self, rank: str, extents: Mapping[str, int]) -> int:
+        """Return the elements of one tile along a rank of the cascade."""
+        plan = self.bound.plan
+        if rank in extents:
+            return extents[rank]
+        if rank in plan.split_of:
+            return extents[plan.split_of[rank]] if rank in plan.tile_ranks else 1
+        return self.size(rank)
+
+    def axis(self, rank: str) -> Axis | None:
+        """Return the axis of the arrays along which a rank of the cascade is spread."""
+        plan = self.bound.plan
+        return plan.axes.get(plan.splits[rank][-1] if rank in plan.splits else rank)
+
+    def per_pe(self, rank: str, extents: Mapping[str, int], array: ComputeArray) -> int:
+        """Return the elements along a rank that fall to the fullest PE."""
+        extent, axis = self.extent(rank, extents), self.axis(rank)
+        return extent if axis is None else -(-extent // (array.rows if axis is Axis.ROWS else array.columns))
+
+    def runs(self, step: Step, tile: TileClass) -> bool:
+        """Return whether an Einsum runs for the tiles of a class."""
+        missing = self.bound.missing(step)
+        return all(final for rank, final in zip(self.bound.once_ranks, tile.final, strict=True) if rank in missing)
+
+    def points(self, step: Step, extents: Mapping[str, int]) -> int:
+        """Return the iteration points of an Einsum in one tile."""
+        return math.prod(self.extent(rank, extents) for rank in step.einsum.ranks)
+
+    def cycles(self, step: Step, extents: Mapping[str, int]) -> int:
+        """Return the cycles that an Einsum takes for one tile: those of the fullest PE."""
+        array = self.bound.architecture.arrays[step.array]
+        return step.point_cycles * math.prod(self.per_pe(rank, extents, array) for rank in step.einsum.ranks)
+
+    def sequence(self, depth: int) -> Sequence[TileClass | None]:
+        """Return the tiles of all instances in the order of the loops, known by windows of ``depth + 1``."""
+        plan, once = self.bound.plan, self.bound.once_ranks
+
+        def nest(
+            loops: tuple[str, ...], extents: Mapping[str, int], final: Mapping[str, bool]
+        ) -> Sequence[TileClass | None]:
+            if not loops:
+                tile = TileClass(tuple(extents[rank] for rank in plan.splits), tuple(final[rank] for rank in once))
+                return Sequence.one(depth, tile)
+            rank, span = plan.split_of[loops[0]], self.span(loops[0])
+            trips = -(-extents[rank] // span)
+            rest = extents[rank] - (trips - 1) * span
+            last = nest(loops[1:], {**extents, rank: rest}, final)
+            if trips == 1:
+                return last
+            before = nest(loops[1:], {**extents, rank: span}, {**final, rank: False})
+            return before.times(trips - 1).then(last)
+
+        one = nest(plan.loops, {rank: self.size(rank) for rank in plan.splits}, dict.fromkeys(plan.splits, True))
+        return one.times(self.workload.instances)
+
+    def recurrence_tiles(self, rank: str) -> int | None:
+        """Return the least distance of two tiles that follow each other along a split rank; None if it has one tile.
+
+        Those are the iterations of the loops inside, of which the last group of another rank may have fewer.
+        """
+        plan = self.bound.plan
+        if self.iterations(plan.splits[rank][-2]) == 1:
+            return None
+        inner = plan.loops[plan.loops.index(plan.splits[rank][-2]) + 1 :]
+        distance = 1
+        for other in {plan.split_of[loop]: None for loop in inner}:
+            around = [loop for loop in plan.loops if loop not in inner and plan.split_of[loop] == other]
+            whole = self.size(other)
+            least = whole
+            if around:
+                span = self.span(around[-1])
+                least = whole - (-(-whole // span) - 1) * span
+            innermost = [loop for loop in inner if plan.split_of[loop] == other][-1]
+            distance *= -(-least // self.span(innermost))
+        return distance
+
+    # Memories ------------------------------------------------------------------------------------------------------
+
+    def rows(self, tensor_ranks: tuple[str, ...], extents: Mapping[str, int], row_bits: int) -> int:
+        """Return the rows of ``row_bits`` that one tile of a tensor takes; a tile begins at a row."""
+        values = math.prod(self.extent(rank, extents) for rank in tensor_ranks)
+        return -(-values * self.bound.architecture.width_bits // row_bits)
+
+    def tensor_ranks(self, tensor: str) -> tuple[str, ...]:
+        """Return the ranks of a tensor as its Einsums index it."""
+        step = self.bound.steps.get(tensor)
+        if step is not None:
+            return step.einsum.output.ranks
+        return next(access.ranks for _, access in self.bound.readers(tensor))
+
+    def split_ranks(self, tensor: str) -> tuple[str, ...]:
+        """Return the split ranks along which a tensor is cut into tiles."""
+        ranks, plan = self.tensor_ranks(tensor), self.bound.plan
+        return tuple(rank for rank, parts in plan.splits.items() if rank in ranks or parts[-1] in ranks)
+
+    def _pieces(self, tensor: str, wholes: Mapping[str, int]) -> Iterator[tuple[int, Mapping[str, int]]]:
+        """Yield how many tiles of which extents make up the region ``wholes`` of a tensor."""
+        options = []
+        for rank in self.split_ranks(tensor):
+            whole, tile = wholes[rank], self.tiles[self.bound.plan.splits[rank][-1]]
+            number = -(-whole // tile)
+            options.append([(rank, number - 1, tile), (rank, 1, whole - (number - 1) * tile)])
+        for choice in product(*options):
+            count = math.prod(number for _, number, _ in choice)
+            if count:
+                yield count, {**self.full_extents, **{rank: extent for rank, _, extent in choice}}
+
+    def region_rows(self, tensor: str, wholes: Mapping[str, int], row_bits: int) -> int:
+        """Return the rows that a region of a tensor takes, tile by tile."""
+        ranks = self.tensor_ranks(tensor)
+        return sum(count * self.rows(ranks, extents, row_bits) for count, extents in self._pieces(tensor, wholes))
+
+    def _outside(self, residence: Residence) -> tuple[str, ...]:
+        loops = self.bound.plan.loops
+        return () if residence.within in (None, INSTANCE) else loops[: loops.index(residence.within) + 1]
+
+    def kept(self, residence: Residence) -> Mapping[str, int]:
+        """Return split rank to the elements along it that a tensor in the buffer keeps at a time."""
+        kept = {rank: self.size(rank) for rank in self.bound.plan.splits}
+        for loop in self._outside(residence):
+            rank = self.bound.plan.split_of[loop]
+            kept[rank] = min(kept[rank], self.span(loop))
+        return kept
+
+    def fetches(self, tensor: str) -> int:
+        """Return how often each tile of an input in the buffer is fetched for one instance.
+
+        It is fetched again in each iteration of a loop over another rank, unless what it keeps stays the same.
+        """
+        plan = self.bound.plan
+        own = self.split_ranks(tensor)
+        outside = self._outside(plan.residency[tensor])
+        changing = [
+            index for index, loop in enumerate(outside) if plan.split_of[loop] in own and self.iterations(loop) > 1
+        ]
+        if not changing:
+            return 1
+        others = {plan.split_of[loop]: loop for loop in outside[: changing[-1]] if plan.split_of[loop] not in own}
+        return math.prod(self.iterations(loop) for loop in others.values())
+
+    @cached_property
+    def occupancy_bits(self) -> Mapping[str, int]:
+        """Tensor in the buffer to the bits that it takes at most, in whole rows."""
+        row_bits = self.bound.architecture.buffer.row_bits
+        return {
+            tensor: residence.copies * row_bits * self.region_rows(tensor, self.kept(residence), row_bits)
+            for tensor, residence in self.bound.plan.residency.items()
+            if residence.level is Level.BUFFER
+        }
+
+    # Registers -----------------------------------------------------------------------------------------------------
+
+    def tiles_alive(self, tensor: str, array: str) -> int:
+        """Return how many tiles of a tensor in the registers of an array are alive at a time."""
+        maker = self.bound.steps[tensor]
+        last = max(
+            ((step.offset, step.group) for step, _ in self.bound.readers(tensor) if step.array == array),
+            default=(maker.offset, maker.group),
+        )
+        return max(last[0] - maker.offset + (last[1] >= maker.group), 1)
+
+    @cached_property
+    def register_demand(self) -> Mapping[str, Mapping[str, int]]:
+        """Array to tensor to registers of the fullest PE."""
+        demand: dict[str, dict[str, int]] = {array: {} for array in self.bound.architecture.arrays}
+        for tensor, residence in self.bound.plan.residency.items():
+            if residence.level is not Level.REGISTERS:
+                continue
+            for array in dict.fromkeys(step.array for step, _ in self.bound.readers(tensor)):
+                shape = self.bound.architecture.arrays[array]
+                values = math.prod(self.per_pe(rank, self.full_extents, shape) for rank in self.tensor_ranks(tensor))
+                demand[array][tensor] = values * self.tiles_alive(tensor, array)
+        return demand

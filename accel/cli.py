@@ -99,13 +99,17 @@ def list_command(kinds: tuple[str, ...], as_json: bool) -> None:
     for kind in kinds:
         if kind not in points:
             raise InputError(f"a kind to list must be known, not {kind!r}", hint=did_you_mean(kind, points))
-    listings: dict[str, list[dict[str, str]]] = {kind: points[kind].load()() for kind in kinds or sorted(points)}
+    listings: dict[str, list[dict[str, Any]]] = {kind: points[kind].load()() for kind in kinds or sorted(points)}
     if as_json:
         print_json(listings[kinds[0]] if len(kinds) == 1 else listings)
         return
     for kind, rows in listings.items():
         heads = list(rows[0]) if rows else ["name"]
-        console().print(table(kind, heads, [[row[head] for head in heads] for row in rows]))
+        console().print(table(kind, heads, [[_cell(row[head]) for head in heads] for row in rows]))
+
+
+def _cell(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 @root.command()

@@ -81,7 +81,7 @@ def run_flow(path: Path, folder: Path, *, toolchain: Toolchain, cache: Path, on_
     codes = run.softmax.input_format.quantize(head.scores)
     rows, lengths = list(codes), [run.sequence_length] * len(codes)
     expected = golden.softmax(run.softmax, rows)
-    times = golden.row_times(run.softmax, lengths, int(emitted.description["latency_cycles"]))
+    times = golden.row_times(run.softmax, lengths, run.softmax.latency_cycles)
 
     on_step(Step.BUILD)
     simulator = Simulator.build(emitted.verilog, TOP, toolchain=toolchain, cache=cache)

@@ -1,0 +1,55 @@
+"""What holds for every description: frozen, keyword-only, and closed to unknown keys."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import pkgutil
+
+import pytest
+
+import accel
+import sim.run_file
+from accel.arch import Architecture
+from accel.cost import CostTable
+from accel.result import Result
+from accel.schedule import Schedule, ScheduleTemplate
+from accel.softmax_unit import SoftmaxUnit
+from accel.workload import Workload
+
+
+def described(cls: type) -> set[type]:
+    """The dataclass and all dataclasses that its fields name, as far as their modules show."""
+    found, waiting = set(), [cls]
+    while waiting:
+        one = waiting.pop()
+        if one in found:
+            continue
+        found.add(one)
+        space = vars(importlib.import_module(one.__module__))
+        text = " ".join(str(field.type) for field in dataclasses.fields(one))
+        waiting += [value for name, value in space.items() if dataclasses.is_dataclass(value) and name in text]
+    return found
+
+
+ROOTS = (Architecture, CostTable, Result, Schedule, ScheduleTemplate, SoftmaxUnit, Workload, sim.run_file.RunFile)
+DESCRIPTIONS = sorted({each for root in ROOTS for each in described(root)}, key=lambda each: each.__qualname__)
+
+
+@pytest.mark.parametrize("cls", DESCRIPTIONS, ids=lambda cls: cls.__qualname__)
+def test_a_description_is_frozen_and_keyword_only_and_refuses_unknown_keys(cls: type) -> None:
+    parameters = cls.__dataclass_params__  # type: ignore[attr-defined]
+    assert parameters.frozen
+    assert all(field.kw_only for field in dataclasses.fields(cls))
+    assert getattr(cls, "__pydantic_config__", {}).get("extra") == "forbid"
+
+
+def test_the_search_for_descriptions_finds_nested_ones() -> None:
+    names = {each.__qualname__ for each in DESCRIPTIONS}
+    assert {"FixedPoint", "ComputeArray", "Operator", "Plan", "Group", "Residence", "SimulationSettings"} <= names
+
+
+def test_every_module_of_accel_imports_and_names_what_it_offers() -> None:
+    for module in pkgutil.walk_packages(accel.__path__, "accel."):
+        loaded = importlib.import_module(module.name)
+        assert all(hasattr(loaded, name) for name in getattr(loaded, "__all__", [])), module.name

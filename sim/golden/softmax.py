@@ -157,7 +157,9 @@ def softmax(unit: SoftmaxUnit, rows: Sequence[Codes]) -> GoldenSoftmax:
 
 def _check_row(unit: SoftmaxUnit, index: int, scores: Codes) -> None:
     if not 1 <= len(scores) <= unit.capacity:
-        raise InputError(f"row {index} must have 1 to {unit.capacity} scores, not {len(scores)}", hint="raise max_length")
+        raise InputError(
+            f"row {index} must have 1 to {unit.capacity} scores, not {len(scores)}", hint="raise max_length"
+        )
     low, high = unit.input_format.min_code, unit.input_format.max_code
     if scores.min() < low or scores.max() > high:
         raise InputError(

@@ -1,0 +1,401 @@
+"""Runs a cascade in numpy: contractions as matrix products, the rest by broadcasting, loops over iterative ranks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from accel.errors import InputError, Problem, did_you_mean
+from accel.expression import Access, Expression, Index, Number, Operation, SizeValue, accesses, size_symbol
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, DTypeLike
+
+    from accel.cascade import Cascade, Einsum, Stage
+
+__all__ = ["DTYPES", "evaluate"]
+
+DTYPES: tuple[str, ...] = ("float64", "float32", "float16")
+"""Types that a cascade can be evaluated in."""
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+
+_IDENTITY = {"add": 0.0, "max": -math.inf, "min": math.inf}
+_REDUCE = {"add": np.add, "max": np.maximum, "min": np.minimum}
+_COMPARE = {
+    "<=": np.less_equal,
+    "<": np.less,
+    ">=": np.greater_equal,
+    ">": np.greater,
+    "==": np.equal,
+    "!=": np.not_equal,
+}
+_MAP = {
+    "add": np.add,
+    "subtract": np.subtract,
+    "multiply": np.multiply,
+    "divide": np.divide,
+    "negate": np.negative,
+    "max": np.maximum,
+    "min": np.minimum,
+    "exp": np.exp,
+    "log": np.log,
+    "sqrt": np.sqrt,
+}
+
+
+def evaluate(
+    cascade: Cascade,
+    inputs: Mapping[str, ArrayLike],
+    sizes: Mapping[str, int],
+    dtype: DTypeLike = "float64",
+    *,
+    keep: Iterable[str] = (),
+) -> dict[str, Array]:
+    """Return the outputs of ``cascade`` and the tensors named in ``keep``; see ``Cascade.evaluate``.
+
+    Floating-point exceptions raise nothing: an overflow gives an infinity, an undefined result NaN, as in hardware.
+
+    Raises
+    ------
+    InputError
+        An input is missing, unknown, of the wrong shape or has NaN; a size is missing or a tile does not divide its
+        rank; ``dtype`` is not one of ``DTYPES``; ``keep`` names an unknown tensor.
+    """
+    kind = _dtype(dtype)
+    wanted = _wanted(cascade, keep)
+    arrays = _inputs(cascade, inputs, kind)
+    complete = cascade.sizes({**sizes, **_shapes(cascade, arrays, sizes)})
+    _refuse_partial_tiles(cascade, complete)
+    run = _Run(cascade, arrays, complete, kind)
+    last_use = {access.tensor: n for n, stage in enumerate(cascade.stages) for e in stage.einsums for access in e.reads}
+    with np.errstate(all="ignore"):
+        for number, stage in enumerate(cascade.stages):
+            run.stage(stage)
+            for name in [name for name in run.arrays if last_use.get(name, number) <= number and name not in wanted]:
+                del run.arrays[name]
+    return {name: np.asarray(run.arrays[name]) for name in wanted}
+
+
+def _dtype(dtype: DTypeLike) -> np.dtype[Any]:
+    try:
+        kind = np.dtype(dtype)
+    except TypeError:
+        kind = None
+    if kind is None or kind.name not in DTYPES:
+        raise InputError(f"dtype must be one of {', '.join(DTYPES)}, not {dtype}", hint="use float64 for a reference")
+    return kind
+
+
+def _wanted(cascade: Cascade, keep: Iterable[str]) -> tuple[str, ...]:
+    wanted = tuple(dict.fromkeys((*cascade.outputs, *keep)))
+    for name in wanted:
+        if name not in cascade.tensors:
+            raise InputError(f"cascade {cascade.name} has no tensor {name!r}", hint=did_you_mean(name, cascade.tensors))
+    return wanted
+
+
+def _inputs(cascade: Cascade, given: Mapping[str, ArrayLike], dtype: np.dtype[Any]) -> dict[str, Array]:
+    """Return the input arrays in ``dtype``; every wrong one is reported."""
+    problems: list[Problem] = []
+    arrays: dict[str, Array] = {}
+    names = [tensor.name for tensor in cascade.inputs]
+    for name in given:
+        if name not in names:
+            message = f"cascade {cascade.name} has no input {name!r}"
+            problems.append(Problem(message=message, hint=did_you_mean(name, names), field=(name,)))
+    for tensor in cascade.inputs:
+        if tensor.name not in given:
+            message = f"input {tensor} of cascade {cascade.name} is missing"
+            problems.append(Problem(message=message, hint=f"give an array for {tensor.name}", field=(tensor.name,)))
+            continue
+        array = np.asarray(given[tensor.name])
+        if array.dtype.kind not in "fiu":
+            message = f"input {tensor} must hold real numbers, not {array.dtype}"
+            problems.append(Problem(message=message, hint="convert it to floats", field=(tensor.name,)))
+        elif array.ndim != len(tensor.ranks):
+            message = f"input {tensor} must have {len(tensor.ranks)} dimensions, but has shape {array.shape}"
+            problems.append(Problem(message=message, hint="one dimension for each rank", field=(tensor.name,)))
+        elif np.isnan(array).any():
+            first = tuple(int(coordinate) for coordinate in np.argwhere(np.isnan(array))[0])
+            message = f"input {tensor} must not hold NaN, but does at {first} ({int(np.isnan(array).sum())} in all)"
+            problems.append(Problem(message=message, hint="find out where it comes from", field=(tensor.name,)))
+        else:
+            with np.errstate(over="ignore"):
+                arrays[tensor.name] = array.astype(dtype)
+    if problems:
+        raise InputError.of(problems)
+    return arrays
+
+
+def _shapes(cascade: Cascade, arrays: Mapping[str, Array], given: Mapping[str, int]) -> dict[str, int]:
+    """Return the sizes that the shapes of the inputs tell."""
+    sizes: dict[str, int] = {symbol: given[symbol] for symbol in cascade.symbols if symbol in given}
+    told_by = dict.fromkeys(sizes, "the sizes given")
+    for tensor in cascade.inputs:
+        for rank, extent in zip(tensor.ranks, arrays[tensor.name].shape, strict=True):
+            symbol = size_symbol(rank)
+            if sizes.setdefault(symbol, extent) != extent:
+                raise InputError(
+                    f"rank {rank!r} of input {tensor} must have size {sizes[symbol]} as in {told_by[symbol]}, "
+                    f"not {extent} (shape {arrays[tensor.name].shape})",
+                    hint="check the order of its dimensions",
+                    field=(tensor.name,),
+                )
+            told_by.setdefault(symbol, f"input {tensor}")
+    return sizes
+
+
+def _refuse_partial_tiles(cascade: Cascade, sizes: Mapping[str, int]) -> None:
+    for digits, rank in cascade.partitions.items():
+        whole, inner = size_symbol(rank), [size_symbol(digit) for digit in digits[1:]]
+        tile = math.prod(sizes[symbol] for symbol in inner)
+        if sizes[whole] % tile:
+            raise InputError(
+                f"to evaluate cascade {cascade.name}, {'*'.join(inner)} = {tile} must divide {whole} = {sizes[whole]}",
+                hint=f"use a tile size that divides {sizes[whole]}, such as {math.gcd(tile, sizes[whole])}",
+            )
+
+
+class _Run:
+    """One evaluation: the arrays computed so far, and how to compute the next."""
+
+    def __init__(
+        self, cascade: Cascade, arrays: dict[str, Array], sizes: Mapping[str, int], dtype: np.dtype[Any]
+    ) -> None:
+        self.cascade = cascade
+        self.arrays = arrays
+        self.sizes = sizes
+        self.dtype = dtype
+        # Half-precision sums round away their terms; hardware keeps a wider accumulator, and so does this.
+        self.sum_dtype = np.promote_types(dtype, np.float32)
+
+    def stage(self, stage: Stage) -> None:
+        """Compute one Einsum, or the steps of a loop."""
+        if stage.rank is None:
+            self.write(stage.einsums[0], {})
+            return
+        for step in range(self.sizes[size_symbol(stage.rank)]):
+            for einsum in stage.einsums:
+                self.write(einsum, {stage.rank: step})
+
+    def write(self, einsum: Einsum, bound: Mapping[str, int]) -> None:
+        """Compute ``einsum`` with the ranks of ``bound`` held at a coordinate, and store the result."""
+        tensor = self.cascade.tensors[einsum.name]
+        value = self.value(einsum, bound)
+        whole = not bound and not einsum.is_initial and einsum.iterative_rank is None
+        if whole:
+            self.arrays[einsum.name] = value
+            return
+        if einsum.name not in self.arrays:
+            self.arrays[einsum.name] = np.empty(tensor.shape(self.sizes), self.dtype)
+        target: list[int | slice] = []
+        for index in einsum.output.indices:
+            coefficients, constant = index.affine(self.sizes)
+            rank = next(iter(coefficients), None)
+            if rank is None:
+                target.append(constant)
+            elif rank in bound:
+                target.append(bound[rank] + constant)
+            else:
+                target.append(slice(constant, constant + self.sizes[size_symbol(rank)]))
+        self.arrays[einsum.name][tuple(target)] = value
+
+    def value(self, einsum: Einsum, bound: Mapping[str, int]) -> Array:
+        """Return the value of ``einsum`` over its output ranks, those of ``bound`` left out."""
+        output = tuple(rank for rank in einsum.output.ranks if rank not in bound)
+        inner = tuple(rank for rank in einsum.ranks if rank not in output and rank not in bound)
+        space = _Space(ranks=output + inner, bound=bound, mask=self.mask(einsum, output + inner, bound))
+        operator = einsum.reduction.operator if einsum.reduction is not None else None
+        if operator == "add":
+            product = self.product(einsum.expression, space, output)
+            if product is not None:
+                return product
+        shape = tuple(self.sizes[size_symbol(rank)] for rank in space.ranks)
+        full = self.expression(einsum.expression, space)
+        if space.mask is not None:
+            full = np.where(space.mask, full, self.dtype.type(_IDENTITY[operator] if operator else 0))
+        full = np.broadcast_to(full, shape)
+        if operator is None:
+            return full.astype(self.dtype)
+        axes = tuple(range(len(output), len(shape)))
+        wide = self.sum_dtype if operator == "add" else self.dtype
+        return np.asarray(_REDUCE[operator].reduce(full, axis=axes, dtype=wide)).astype(self.dtype)
+
+    def product(self, expression: Expression, space: _Space, output: tuple[str, ...]) -> Array | None:
+        """Return the sum over all but ``output`` as a chain of matrix products; None if ``expression`` is no product.
+
+        The filter enters as a factor of zeros and ones. That is exact for finite factors only, so others get None too.
+        """
+        factors, divisors = _factors(expression)
+        labelled = [self.labelled(factor, space) for factor in factors if accesses(factor)]
+        if len(labelled) < 2:
+            return None
+        if space.mask is not None:
+            if not all(np.isfinite(array).all() for array, _ in labelled):
+                return None
+            labels = tuple(rank for rank, extent in zip(space.ranks, space.mask.shape, strict=True) if extent > 1)
+            kept = tuple(self.sizes[size_symbol(rank)] for rank in labels)
+            labelled.append((space.mask.reshape(kept), labels))
+        if set(space.ranks).difference(*(labels for _, labels in labelled)):
+            return None
+        result, ranks = labelled[0][0].astype(self.sum_dtype), labelled[0][1]
+        for number, (array, others) in enumerate(labelled[1:], start=1):
+            later = {rank for _, names in labelled[number + 1 :] for rank in names}
+            result, ranks = _contract(result, ranks, array.astype(self.sum_dtype), others, later | set(output))
+        result = result.transpose([ranks.index(rank) for rank in output])
+        point = _Space(ranks=(), bound={}, mask=None)
+        for factor in factors:
+            if not accesses(factor):
+                result = result * self.expression(factor, point).astype(self.sum_dtype)
+        for divisor in divisors:
+            result = result / self.expression(divisor, point).astype(self.sum_dtype)
+        return np.asarray(result).astype(self.dtype)
+
+    def labelled(self, expression: Expression, space: _Space) -> tuple[Array, tuple[str, ...]]:
+        """Return the value of ``expression`` over the ranks that it depends on, and those ranks."""
+        if isinstance(expression, Access):
+            return self.read(expression, space)
+        used = {rank for access in accesses(expression) for rank in access.ranks}
+        ranks = tuple(rank for rank in space.ranks if rank in used)
+        return self.expression(expression, space).reshape(self.extents(ranks)), ranks
+
+    def extents(self, ranks: Iterable[str]) -> list[int]:
+        """Return the size of each rank."""
+        return [self.sizes[size_symbol(rank)] for rank in ranks]
+
+    def mask(self, einsum: Einsum, ranks: tuple[str, ...], bound: Mapping[str, int]) -> Array | None:
+        """Return which points the filter lets through, broadcastable over ``ranks``; None where it lets all."""
+        mask: Array | None = None
+        for condition in einsum.conditions:
+            coefficients, constant = condition.difference(self.sizes)
+            value = self.affine(coefficients, constant, ranks, bound)
+            passed = _COMPARE[condition.comparison](value, 0)
+            mask = passed if mask is None else mask & passed
+        return mask
+
+    def affine(
+        self, coefficients: Mapping[str, int], constant: int, ranks: tuple[str, ...], bound: Mapping[str, int]
+    ) -> Array:
+        """Return ``sum(coefficient * rank) + constant`` as whole numbers that broadcast over ``ranks``."""
+        value: Array = np.full((1,) * len(ranks), constant, dtype=np.int64)
+        for rank, factor in coefficients.items():
+            if rank in bound:
+                value = value + factor * bound[rank]
+            else:
+                steps = np.arange(self.sizes[size_symbol(rank)], dtype=np.int64)
+                value = value + (factor * steps).reshape([-1 if each == rank else 1 for each in ranks])
+        return value
+
+    def expression(self, expression: Expression, space: _Space) -> Array:
+        """Return the value of ``expression``, broadcastable over the ranks of ``space``."""
+        if isinstance(expression, Number):
+            return np.full((1,) * len(space.ranks), expression.value, self.dtype)
+        if isinstance(expression, SizeValue):
+            return np.full((1,) * len(space.ranks), self.sizes[expression.symbol], self.dtype)
+        if isinstance(expression, Operation):
+            operands = [self.expression(operand, space) for operand in expression.operands]
+            return np.asarray(_MAP[expression.operator](*operands))
+        array, labels = self.read(expression, space)
+        order = [labels.index(rank) for rank in space.ranks if rank in labels]
+        shape = [self.sizes[size_symbol(rank)] if rank in labels else 1 for rank in space.ranks]
+        return array.transpose(order).reshape(shape)
+
+    def read(self, access: Access, space: _Space) -> tuple[Array, tuple[str, ...]]:
+        """Return the elements that ``access`` reads, one axis for each of its free ranks, and those ranks."""
+        array = self.arrays[access.tensor]
+        selectors: list[int | slice] = []
+        labels: list[str] = []
+        for index, extent in zip(access.indices, array.shape, strict=True):
+            coefficients, start = self.folded(index, space.bound)
+            ranks = tuple(coefficients)
+            if not ranks and 0 <= start < extent:
+                selectors.append(start)
+                continue
+            dense = len(ranks) == 1 and coefficients[ranks[0]] == 1
+            end = start + math.prod(self.extents(ranks))
+            tiles = ranks == index.digits and end == extent
+            if not (dense or tiles) or start < 0 or end > extent or set(ranks) & set(labels):
+                return self.gather(access, array, space)
+            selectors.append(slice(start, end))
+            labels.extend(ranks)
+        return array[tuple(selectors)].reshape(self.extents(labels)), tuple(labels)
+
+    def folded(self, index: Index, bound: Mapping[str, int]) -> tuple[dict[str, int], int]:
+        """Return the coefficients of the free ranks of ``index``, and its constant with bound ranks worked in."""
+        coefficients, constant = index.affine(self.sizes)
+        constant += sum(factor * bound[rank] for rank, factor in coefficients.items() if rank in bound)
+        return {rank: factor for rank, factor in coefficients.items() if rank not in bound and factor}, constant
+
+    def gather(self, access: Access, array: Array, space: _Space) -> tuple[Array, tuple[str, ...]]:
+        """Read any affine access element by element; coordinates that the filter leaves out may lie outside."""
+        tensor = self.cascade.tensors[access.tensor]
+        coordinates = []
+        for index, rank, extent in zip(access.indices, tensor.ranks, array.shape, strict=True):
+            value = self.affine(*index.affine(self.sizes), space.ranks, space.bound)
+            outside = (value < 0) | (value >= extent)
+            touched = outside if space.mask is None else outside & space.mask
+            if touched.any():
+                first = int(np.broadcast_to(value, touched.shape)[touched][0])
+                raise InputError(
+                    f"{access} must stay within rank {rank!r} of {tensor}, whose coordinates are 0 to {extent - 1}, "
+                    f"but reads coordinate {first}",
+                    hint="leave such points out with a filter (where ...)",
+                    place=access.place,
+                )
+            coordinates.append(np.clip(value, 0, extent - 1))
+        ranks = tuple(rank for rank in space.ranks if rank in access.ranks)
+        return array[tuple(coordinates)].reshape(self.extents(ranks)), ranks
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Space:
+    """The points of one Einsum: free ranks in order, ranks held at a coordinate, and the filter over the free ones."""
+
+    ranks: tuple[str, ...]
+    bound: Mapping[str, int]
+    mask: Array | None
+
+
+def _factors(expression: Expression) -> tuple[list[Expression], list[Expression]]:
+    """Return the factors of a product, and the constants that divide it."""
+    if isinstance(expression, Operation) and expression.operator == "multiply":
+        left, right = map(_factors, expression.operands)
+        return left[0] + right[0], left[1] + right[1]
+    if isinstance(expression, Operation) and expression.operator == "divide" and not accesses(expression.operands[1]):
+        factors, divisors = _factors(expression.operands[0])
+        return factors, [*divisors, expression.operands[1]]
+    return [expression], []
+
+
+def _contract(
+    left: Array, left_ranks: tuple[str, ...], right: Array, right_ranks: tuple[str, ...], keep: set[str]
+) -> tuple[Array, tuple[str, ...]]:
+    """Multiply two labelled arrays and sum over all ranks not in ``keep``, as one batched matrix product."""
+    left, left_ranks = _sum_alone(left, left_ranks, keep | set(right_ranks))
+    right, right_ranks = _sum_alone(right, right_ranks, keep | set(left_ranks))
+    extents = dict(zip(left_ranks, left.shape, strict=True)) | dict(zip(right_ranks, right.shape, strict=True))
+    shared = [rank for rank in left_ranks if rank in right_ranks]
+    batch = [rank for rank in shared if rank in keep]
+    inner = [rank for rank in shared if rank not in keep]
+    rows = [rank for rank in left_ranks if rank not in shared]
+    columns = [rank for rank in right_ranks if rank not in shared]
+
+    def arranged(array: Array, ranks: tuple[str, ...], first: list[str], second: list[str]) -> Array:
+        groups = [[rank] for rank in batch] + [first, second]
+        shape = [math.prod(extents[rank] for rank in group) for group in groups]
+        return array.transpose([ranks.index(rank) for rank in (*batch, *first, *second)]).reshape(shape)
+
+    product = arranged(left, left_ranks, rows, inner) @ arranged(right, right_ranks, inner, columns)
+    names = (*batch, *rows, *columns)
+    return np.asarray(product).reshape([extents[rank] for rank in names]), names
+
+
+def _sum_alone(array: Array, ranks: tuple[str, ...], keep: set[str]) -> tuple[Array, tuple[str, ...]]:
+    """Sum over the ranks not in ``keep``."""
+    axes = tuple(number for number, rank in enumerate(ranks) if rank not in keep)
+    return np.asarray(array.sum(axis=axes)), tuple(rank for rank in ranks if rank in keep)

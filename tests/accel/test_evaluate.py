@@ -1,0 +1,253 @@
+"""Evaluation against plain formulas, and against a reading of the notation point by point."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accel.cascade import Cascade, Einsum, cascade_names, load_cascade
+from accel.expression import Access, Expression, Index, Number, SizeValue
+from accel.notation import parse
+
+ATTENTION = [name for name in cascade_names() if name.startswith("attention-")]
+STABLE = [name for name in ATTENTION if "naive" not in name]
+TOLERANCE = {"float64": 1e-12, "float32": 2e-5, "float16": 2e-2}
+
+
+def attention(q: Any, k: Any, v: Any) -> Any:
+    """Softmax attention in float64, row by row."""
+    result = np.empty((len(q), v.shape[1]))
+    for row, query in enumerate(np.asarray(q, dtype=np.float64)):
+        scores = np.asarray(k, dtype=np.float64) @ query
+        weights = np.exp(scores - scores.max())
+        result[row] = (weights / weights.sum()) @ np.asarray(v, dtype=np.float64)
+    return result
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("name", ATTENTION)
+def test_attention_cascades_compute_attention(name: str, dtype: str) -> None:
+    rng = np.random.default_rng(1)
+    q, k, v = rng.normal(size=(5, 4)), rng.normal(size=(24, 4)), rng.normal(size=(24, 3))
+    q, k, v = (array.astype(dtype) for array in (q, k, v))
+    for tile in (1, 4, 24):
+        result = load_cascade(name).evaluate({"Q": q, "K": k, "V": v}, {"M0": tile}, dtype)["AV"]
+        assert result.dtype == dtype
+        assert np.abs(result - attention(q, k, v)).max() < TOLERANCE[dtype]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    name=st.sampled_from(ATTENTION),
+    queries=st.integers(1, 4),
+    tiles=st.integers(1, 4),
+    tile=st.integers(1, 4),
+    dims=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_attention_holds_at_any_small_size(
+    name: str, queries: int, tiles: int, tile: int, dims: tuple[int, int], seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    keys = tiles * tile
+    q, k, v = rng.normal(size=(queries, dims[0])), rng.normal(size=(keys, dims[0])), rng.normal(size=(keys, dims[1]))
+    result = load_cascade(name).evaluate({"Q": q, "K": k, "V": v}, {"M0": tile})["AV"]
+    np.testing.assert_allclose(result, attention(q, k, v), rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("name", STABLE)
+@pytest.mark.parametrize(
+    "scores",
+    [
+        np.tile([1e4, -1e4], (3, 6)),
+        np.tile(np.linspace(-1e4, 1e4, 12), (3, 1)),
+        np.tile(np.linspace(1e4, -1e4, 12), (3, 1)),
+        np.full((3, 12), 1e4),
+        np.full((3, 12), -1e4),
+        np.where(np.arange(12) == 7, 0.0, -1e4)[None].repeat(3, axis=0),
+    ],
+    ids=["alternating", "rising", "falling", "equal and high", "equal and low", "one above all"],
+)
+def test_stable_cascades_survive_adversarial_scores(name: str, dtype: str, scores: Any) -> None:
+    v = np.random.default_rng(2).normal(size=(12, 3))
+    # With K = identity the scores are Q itself.
+    result = load_cascade(name).evaluate({"Q": scores, "K": np.eye(12), "V": v}, {"M0": 4}, dtype)["AV"]
+    np.testing.assert_allclose(result, attention(scores, np.eye(12), v), rtol=1e-5, atol=1e-6)
+
+
+def test_the_naive_form_overflows_as_its_description_says() -> None:
+    q = np.full((1, 1), 1e4)
+    result = load_cascade("attention-naive").evaluate({"Q": q, "K": np.ones((2, 1)), "V": np.ones((2, 1))})["AV"]
+    assert np.isnan(result).all()
+
+
+def test_a_wrong_correction_in_the_one_pass_form_is_noticed() -> None:
+    broken = parse(str(load_cascade("attention-1pass")).replace("exp(RM[p,m1] - RM[p,m1+1])", "exp(0 * RM[p,m1+1])"))
+    rng = np.random.default_rng(3)
+    q, k, v = (rng.normal(size=(8, 4)) for _ in range(3))
+    result = broken.evaluate({"Q": q, "K": k, "V": v}, {"M0": 2})["AV"]
+    assert np.abs(result - attention(q, k, v)).max() > 1e-3
+
+
+@pytest.mark.parametrize("name", ["softmax-naive", "softmax-3pass"])
+def test_softmax_cascades_compute_softmax(name: str) -> None:
+    x = np.random.default_rng(4).normal(size=(5, 9))
+    expected = np.exp(x) / np.exp(x).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(load_cascade(name).evaluate({"QK": x})["A"], expected, rtol=1e-13)
+
+
+@pytest.mark.parametrize("name", [name for name in cascade_names() if name.startswith("pedagogical")])
+def test_pedagogical_cascades_agree(name: str) -> None:
+    rng = np.random.default_rng(5)
+    a, b = rng.uniform(0.5, 2, size=(2, 11))
+    assert load_cascade(name).evaluate({"A": a, "B": b})["Z"] == pytest.approx((a @ b) * a.sum(), rel=1e-12)
+
+
+def test_intermediate_tensors_are_returned_on_request_with_their_initial_coordinate() -> None:
+    x = np.array([3.0, -1.0, 4.0, 1.0])
+    cascade = parse("cascade x\ninput X[m]\nR[0] = -inf\nR[m+1] = max(R[m], X[m])\nZ = R[M]\n")
+    result = cascade.evaluate({"X": x}, keep=["R", "X"])
+    assert list(result) == ["Z", "R", "X"]
+    assert result["R"].tolist() == [-math.inf, 3.0, 3.0, 4.0, 4.0]
+
+
+def test_inputs_are_not_changed_and_lists_are_taken() -> None:
+    x = np.array([1.0, 2.0])
+    cascade = parse("cascade x\ninput X[m]\nY[m] = X[m]\n")
+    cascade.evaluate({"X": x})["Y"][0] = 9.0
+    assert x.tolist() == [1.0, 2.0]
+    assert cascade.evaluate({"X": [1, 2]})["Y"].tolist() == [1.0, 2.0]
+
+
+def test_half_precision_sums_keep_their_small_terms() -> None:
+    x = np.ones(4096, dtype=np.float16)
+    assert parse("cascade x\ninput X[m]\nY = X[m]\n").evaluate({"X": x}, dtype="float16")["Y"] == 4096
+    assert parse("cascade x\ninput X[m]\nY = X[m] * X[m]\n").evaluate({"X": x}, dtype="float16")["Y"] == 4096
+
+
+def test_infinite_inputs_mask_their_keys() -> None:
+    x = np.array([[0.0, -math.inf, 1.0]])
+    a = load_cascade("softmax-3pass").evaluate({"QK": x})["A"]
+    assert a[0, 1] == 0
+    assert a.sum() == pytest.approx(1.0)
+
+
+def test_a_filter_leaves_out_infinities_even_in_a_sum_of_products() -> None:
+    cascade = parse("cascade x\ninput A[p,m] B[m]\nZ[p] = A[p,m] * B[m] where m < p\n")
+    result = cascade.evaluate({"A": np.ones((2, 2)), "B": np.array([2.0, math.inf])})["Z"]
+    assert result.tolist() == [0.0, 2.0]
+
+
+def test_coordinates_that_a_filter_leaves_out_may_lie_outside() -> None:
+    cascade = parse("cascade x\ninput A[k]\nD[k] = A[k] - A[k-1] where k >= 1\n")
+    assert cascade.evaluate({"A": np.array([1.0, 4.0, 9.0])})["D"].tolist() == [0.0, 3.0, 5.0]
+
+
+# A reading of the notation point by point, for small random cascades.
+
+
+def slow(
+    cascade: Cascade, inputs: Mapping[str, Any], sizes: Mapping[str, int]
+) -> dict[str, dict[tuple[int, ...], float]]:
+    tensors: dict[str, dict[tuple[int, ...], float]] = {
+        name: {tuple(at): float(array[tuple(at)]) for at in np.ndindex(array.shape)} for name, array in inputs.items()
+    }
+    for stage in cascade.stages:
+        for step in range(sizes[stage.rank.upper()]) if stage.rank else [None]:
+            for einsum in stage.einsums:
+                _slow_einsum(einsum, tensors, sizes, {} if step is None else {str(stage.rank): step})
+    return tensors
+
+
+def _slow_einsum(einsum: Einsum, tensors: Any, sizes: Mapping[str, int], bound: Mapping[str, int]) -> None:
+    identity = {"add": 0.0, "max": -math.inf, "min": math.inf}
+    combine: dict[str, Callable[[float, float], float]] = {"add": lambda a, b: a + b, "max": max, "min": min}
+    compare: dict[str, Callable[[int, int], bool]] = {"<=": lambda a, b: a <= b, ">": lambda a, b: a > b}
+    operator = einsum.reduction.operator if einsum.reduction else None
+    free = [rank for rank in einsum.ranks if rank not in bound]
+    target = tensors.setdefault(einsum.name, {})
+    for point in itertools.product(*(range(sizes[rank.upper()]) for rank in free)):
+        where = dict(zip(free, point, strict=True)) | dict(bound)
+
+        def at(index: Index, where: Mapping[str, int] = where) -> int:
+            return sum(
+                term.factor * math.prod(sizes[s] for s in term.symbols) * (where[term.rank] if term.rank else 1)
+                for term in index.terms
+            )
+
+        def value(node: Expression, at: Callable[[Index], int] = at) -> float:
+            if isinstance(node, Number):
+                return node.value
+            if isinstance(node, SizeValue):
+                return float(sizes[node.symbol])
+            if isinstance(node, Access):
+                return tensors[node.tensor][tuple(map(at, node.indices))]
+            operands = [value(each) for each in node.operands]
+            plain: dict[str, Callable[..., float]] = {
+                "add": lambda a, b: a + b, "subtract": lambda a, b: a - b, "multiply": lambda a, b: a * b,
+                "divide": lambda a, b: a / b, "max": max, "exp": math.exp,
+            }  # fmt: skip
+            return plain[node.operator](*operands)
+
+        output = tuple(map(at, einsum.output.indices))
+        passed = all(compare[each.comparison](at(each.left), at(each.right)) for each in einsum.conditions)
+        if operator is None:
+            target[output] = value(einsum.expression) if passed else 0.0
+        else:
+            before = target.get(output, identity[operator])
+            target[output] = combine[operator](before, value(einsum.expression)) if passed else before
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    body=st.sampled_from(
+        [
+            "A[i,j] * B[j,k]", "A[i,j] * B[j,k] * C[k]", "2 * A[i,j] * B[j,k] / J", "A[i,j] + B[j,k]",
+            "A[i,j] * A[i,j]",
+            "A[i,i] * C[j]", "(A[i,j] + C[j]) * B[j,k]", "A[i,j1*J0+j0] * B[j1*J0+j0,k]", "A[i,j0+j1*J0] * 3",
+            "C[2*j1+j0-j0] * A[i,j]", "exp(A[i,j] - C[j]) * B[j,k]", "A[i,0] * B[j,k]", "A[I-1-i,j] / J",
+        ]
+    ),
+    left=st.permutations(["i", "j", "k", "j1", "j0"]),
+    number=st.integers(0, 3),
+    operator=st.sampled_from(["add", "max", "min"]),
+    condition=st.sampled_from(["", "", " where i <= j", " where i > 0", " where j > i, j <= k"]),
+    seed=st.integers(0, 1000),
+)  # fmt: skip
+def test_vectorised_evaluation_is_the_reading_point_by_point(
+    body: str, left: list[str], number: int, operator: str, condition: str, seed: int
+) -> None:
+    used = set(parse(f"cascade x\ninput A[i,j] B[j,k] C[j]\nZ = {body}{condition}\n").einsums[0].ranks)
+    output = [rank for rank in left if rank in used][:number]
+    rest = ",".join(sorted(used.difference(output)))
+    reduction = f" :: {operator}[{rest}]" if rest else ""
+    cascade = parse(f"cascade x\ninput A[i,j] B[j,k] C[j]\nZ[{','.join(output)}] = {body}{reduction}{condition}\n")
+    rng = np.random.default_rng(seed)
+    sizes = {"I": 4, "J": 4, "K": 4, "J0": 2, "J1": 2}
+    inputs = {"A": rng.normal(size=(4, 4)), "B": rng.normal(size=(4, 4)), "C": rng.normal(size=4)}
+    expected = slow(cascade, inputs, sizes)["Z"]
+    result = cascade.evaluate(inputs, {"J0": 2, "J1": 2})["Z"]
+    assert result.size == len(expected)
+    for at, value in expected.items():
+        assert result[at] == pytest.approx(value, rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", ["attention-1pass", "attention-2pass"])
+def test_every_intermediate_of_the_tiled_forms_is_the_reading_point_by_point(name: str) -> None:
+    cascade = load_cascade(name)
+    rng = np.random.default_rng(6)
+    inputs = {"Q": rng.normal(size=(2, 3)), "K": rng.normal(size=(6, 3)), "V": rng.normal(size=(6, 2))}
+    sizes = cascade.sizes({"P": 2, "M": 6, "E": 3, "F": 2, "M0": 2})
+    expected = slow(cascade, inputs, sizes)
+    result = cascade.evaluate(inputs, {"M0": 2}, keep=list(cascade.tensors))
+    for tensor, array in result.items():
+        for at in np.ndindex(array.shape):
+            assert array[at] == pytest.approx(expected[tensor][at], rel=1e-12, abs=1e-300)

@@ -108,7 +108,9 @@ def run_flow(path: Path, folder: Path, *, toolchain: Toolchain, cache: Path, on_
         sidecar=emitted.description,
         predicted_cycles=times.total_cycles,
         measured_cycles=free.total_cycles,
-        energy=price_softmax(free.actions, costs, word_bits=word_bits),
+        energy=price_softmax(
+            {name: free.actions.get(name, 0) for name in expected.actions}, costs, word_bits=word_bits
+        ),
         technology=costs.name,
         accuracy=measure_accuracy(head.scores, codes, free.rows, run.softmax.input_format, run.softmax.output_format),
         comparisons=comparisons,

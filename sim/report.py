@@ -41,12 +41,11 @@ def write_report(outcome: Outcome, folder: Path, command: str) -> None:
 def _markdown(outcome: Outcome, pictures: list[tuple[str, str]], command: str) -> str:
     difference = f" First difference: {outcome.first_difference}." if outcome.first_difference else ""
     verdict = "every comparison holds" if outcome.holds else "a comparison FAILS"
+    work = outcome.workload
+    size = f"{work.heads} heads of dimension {work.query_key_dim}, batch {work.batch}, {work.queries} tokens"
     parts = [
         f"# {outcome.name}: {verdict}",
-        (
-            f"{outcome.model.name}: {outcome.workload.heads} heads of dimension {outcome.workload.query_key_dim}, batch "
-            f"{outcome.workload.batch}, {outcome.workload.queries} tokens.{difference}"
-        ),
+        f"{outcome.model.name}: {size}.{difference}",
         f"Made by `{command}`.",
     ]
     for table in summary_tables(outcome):

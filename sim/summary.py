@@ -162,15 +162,12 @@ def _actions(outcome: Outcome) -> SummaryTable:
         for each in outcome.energy
     ]
     rows.append(("all", "", "", f"{outcome.energy_pj:,.0f}", f"{outcome.technology}"))
-    meanings = "; ".join(
-        f"{name}: {text}" for name, text in SOFTMAX_ACTIONS.items() if name in ("rescale", "reciprocal")
-    )
     return SummaryTable(
         title="Softmax unit: counted actions and their energy",
         heads=("action", "count", "each, pJ", "energy, pJ", "priced as"),
         rows=tuple(rows),
         numbers=(1, 2, 3),
-        note=meanings,
+        note=f"rescale counts {SOFTMAX_ACTIONS['rescale']}.",
     )
 
 

@@ -69,8 +69,10 @@ def with_code(row: int, index: int, delta: int) -> tuple[np.ndarray, ...]:
         (
             {"rows": with_code(1, 2, 5)},
             "bits",
-            (f"row 1, index 2: expected {GOLDEN.weights[1][2]}, got {GOLDEN.weights[1][2] + 5}, "
-            f"cycle {TIMES.first_out[1] + 1}"),
+            (
+                f"row 1, index 2: expected {GOLDEN.weights[1][2]}, got {GOLDEN.weights[1][2] + 5}, "
+                f"cycle {TIMES.first_out[1] + 1}"
+            ),
         ),
         ({"rows": GOLDEN.weights[:3]}, "bits", "row 3: expected 5 weights, got none"),
         (

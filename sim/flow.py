@@ -142,7 +142,12 @@ def _summarise(cascade: Cascade, workload: Workload, found: SearchResult) -> Cas
             f"cascade {cascade.name!r} must have the key rank {KEY_RANK!r} to be compared",
             hint="see einrtl list cascades",
         )
-    sizes = cascade.sizes(_known_sizes(cascade, workload, found))
+    known = _known_sizes(cascade, workload, found)
+    try:
+        sizes = cascade.sizes(known)
+    except InputError as error:
+        message = error.problems[0].message
+        raise InputError(message, hint=f"a run knows the sizes {', '.join(sorted(known))}; rename the rank") from None
     totals: Counter[str] = Counter()
     for operations in cascade.operation_counts(sizes).values():
         totals.update(operations)

@@ -125,6 +125,24 @@ def test_a_wrong_run_file(name: str, einrtl: Command, small_run: Path) -> None:
     assert refuse(einrtl, small_run) == message
 
 
+def test_a_cascade_with_a_rank_that_has_no_size(einrtl: Command, small_run: Path) -> None:
+    (small_run.parent / "odd.ein").write_text(
+        "cascade odd\n  input  Q[p,e]  K[m,e]  W[m,g]\n  S[p,m] = Q[p,e] * K[m,e]\n  O[p,g] = S[p,m] * W[m,g]\n"
+    )
+    text = small_run.read_text().replace("cascades: [attention-1pass]", f"cascades: [{small_run.parent / 'odd.ein'}]")
+    small_run.write_text(text)
+    assert refuse(einrtl, small_run) == (
+        "error: cascade odd: rank 'g' has no size; a run knows the sizes E, M, P; rename the rank"
+    )
+
+
+def test_a_cascade_without_keys(einrtl: Command, small_run: Path) -> None:
+    small_run.write_text(small_run.read_text().replace("cascades: [attention-1pass]", "cascades: [pedagogical-2pass]"))
+    assert refuse(einrtl, small_run) == (
+        "error: cascade 'pedagogical-2pass' must have the key rank 'm' to be compared; see einrtl list cascades"
+    )
+
+
 def arrays(path: Path) -> dict[str, np.ndarray]:
     """The arrays of the small head."""
     with np.load(path.parent / "head.npz") as data:

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 from click.shell_completion import get_completion_class
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -42,7 +43,7 @@ def print_json(value: Any) -> None:
 
 def table(title: str, heads: Sequence[str], rows: Iterable[Sequence[object]], *, right: Iterable[int] = ()) -> Table:
     """Return a table with one look for all commands; columns in ``right`` hold numbers and align to the right."""
-    result = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
+    result = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=SIMPLE_HEAD)
     numbers = set(right)
     for index, head in enumerate(heads):
         result.add_column(head, justify="right" if index in numbers else "left", overflow="fold")

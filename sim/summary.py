@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from accel.softmax_unit import SOFTMAX_ACTIONS
-from mapping.search import SearchResult
 from sim.outcome import Outcome
 
 __all__ = ["SummaryTable", "summary_tables"]
@@ -51,90 +50,77 @@ def summary_tables(outcome: Outcome) -> tuple[SummaryTable, ...]:
     )
 
 
+def _side_by_side(title: str, corner: str, columns: Mapping[str, Mapping[str, str]], note: str = "") -> SummaryTable:
+    """Return a table with a column for each name and a row for each quantity: it fits a narrow terminal."""
+    quantities = list(dict.fromkeys(quantity for column in columns.values() for quantity in column))
+    return SummaryTable(
+        title=title,
+        heads=(corner, *columns),
+        rows=tuple((quantity, *(column.get(quantity, "-") for column in columns.values())) for quantity in quantities),
+        numbers=tuple(range(1, 1 + len(columns))),
+        note=note,
+    )
+
+
 def _cascades(outcome: Outcome) -> SummaryTable:
     present = [name for name in OPERATIONS if any(name in each.operations for each in outcome.cascades)]
     work = outcome.workload
     tiles = {f"{key} = {size}" for each in outcome.cascades for key, size in each.sizes.items() if key[-1].isdigit()}
-    return SummaryTable(
-        title=f"Cascades: one head, {work.queries} queries, {work.keys} keys",
-        heads=("cascade", "passes over keys", "live words per query", *present),
-        rows=tuple(
-            (
-                each.name,
-                str(each.analysis.passes),
-                each.live,
-                *(f"{each.operations.get(name, 0):,}" for name in present),
-            )
+    tile_note = f" Tiles of the schedule found: {', '.join(sorted(tiles))}." if tiles else ""
+    return _side_by_side(
+        f"Cascades: one head, {work.queries} queries, {work.keys} keys",
+        "quantity",
+        {
+            each.name: {
+                "passes over keys": str(each.analysis.passes),
+                "live words a query": each.live,
+                **{name: f"{each.operations.get(name, 0):,}" for name in present},
+            }
             for each in outcome.cascades
-        ),
-        numbers=(1, *range(3, 3 + len(present))),
-        note=f"Live words: whole fibers over the keys that must be kept or made again. {_tile_note(tiles)}".strip(),
+        },
+        f"Live words: whole fibers over the keys that must be kept or made again.{tile_note}",
     )
-
-
-def _tile_note(tiles: Iterable[str]) -> str:
-    text = ", ".join(sorted(tiles))
-    return f"Tiles of the schedule found: {text}." if text else ""
 
 
 def _schedules(outcome: Outcome) -> SummaryTable:
     work = outcome.workload
-    rows = []
+    columns = {}
     for name, found in outcome.schedules.items():
         result = found.result
-        use = {each.array: each for each in result.arrays}
-        rows.append(
-            (
-                name,
-                " ".join(f"{rank}={size}" for rank, size in found.schedule.tiles.items()),
-                f"{result.latency_cycles:,.0f}",
-                _seconds(result.latency_s),
-                *(f"{100 * each.busy:.1f} / {100 * each.utilisation:.1f}" for each in use.values()),
-                _bytes(result.traffic_bytes),
-                _joules(result.energy_pj),
-                _limit(found),
-                f"{100 * found.gap:.1f}",
-            )
-        )
-    arrays = tuple(next(iter(outcome.schedules.values())).result.arrays)
-    accountings = {found.result.accounting for found in outcome.schedules.values()}
-    return SummaryTable(
-        title=(
-            f"Schedules of {next(iter(outcome.schedules.values())).schedule.cascade}: one layer, batch {work.batch}, "
-            f"{work.heads} heads"
-        ),
-        heads=(
-            *("architecture", "tiles", "cycles", "latency"),
-            *(f"{each.array} busy / used, %" for each in arrays),
-            *("DRAM traffic", "energy", "limited by", "above floor, %"),
-        ),
-        rows=tuple(rows),
-        numbers=tuple(range(2, 6 + len(arrays))),
-        note=f"Accounting: {'; '.join(sorted(accountings))}.",
+        floor = max(found.floors, key=lambda each: each.cycles)
+        columns[name] = {
+            "tiles": " ".join(f"{rank}={size}" for rank, size in found.schedule.tiles.items()),
+            "cycles": f"{result.latency_cycles:,.0f}",
+            "latency": _seconds(result.latency_s),
+            **{f"array {each.array} busy": f"{100 * each.busy:.1f} %" for each in result.arrays},
+            **{f"PEs of array {each.array} used": f"{100 * each.utilisation:.1f} %" for each in result.arrays},
+            "DRAM traffic": _bytes(result.traffic_bytes),
+            "energy": _joules(result.energy_pj),
+            "limited by": result.limit,
+            "floor of all tile sizes": f"{floor.cycles:,.0f} cycles ({floor.resource})",
+            "above the floor": f"{100 * found.gap:.1f} %",
+        }
+    accountings = sorted({found.result.accounting for found in outcome.schedules.values()})
+    scheduled = next(iter(outcome.schedules.values())).schedule.cascade
+    return _side_by_side(
+        f"Schedules of {scheduled}: one layer, batch {work.batch}, {work.heads} heads",
+        "quantity",
+        columns,
+        f"Accounting: {'; '.join(accountings)}.",
     )
-
-
-def _limit(found: SearchResult) -> str:
-    floor = max(found.floors, key=lambda each: each.cycles)
-    return f"{found.result.limit} (floor {floor.cycles:,.0f}: {floor.resource})"
 
 
 def _energy(outcome: Outcome) -> SummaryTable:
-    units = list(dict.fromkeys(unit for each in outcome.schedules.values() for unit in each.result.energy_pj_by_unit))
-    rows = []
+    columns = {}
     for name, found in outcome.schedules.items():
-        parts = found.result.energy_pj_by_unit
         total = found.result.energy_pj
-        cells = (
-            f"{_joules(parts[unit])} ({100 * parts[unit] / total:.1f} %)" if unit in parts else "-" for unit in units
-        )
-        rows.append((name, *cells, _joules(total), found.result.technology))
-    return SummaryTable(
-        title="Energy by component",
-        heads=("architecture", *units, "total", "cost table"),
-        rows=tuple(rows),
-        numbers=tuple(range(1, 2 + len(units))),
-    )
+        parts = found.result.energy_pj_by_unit
+        columns[name] = {
+            **{unit: f"{_joules(energy)} ({100 * energy / total:.1f} %)" for unit, energy in parts.items()},
+            "all": _joules(total),
+            "cost table": found.result.technology,
+        }
+    return _side_by_side("Energy by component", "component", columns)
 
 
 def _unit(outcome: Outcome) -> SummaryTable:

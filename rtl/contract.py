@@ -31,6 +31,8 @@ class Contract:
         Number formats of the streams.
     latency_cycles, interval_cycles : int
         As the block defines them.
+    latency_span : str
+        From which input to which output the latency is counted.
     max_error : float
         Bound on the distance of any output from the exact function.
     actions : mapping of str to str
@@ -46,6 +48,7 @@ class Contract:
     output_format: FixedPoint
     latency_cycles: int
     interval_cycles: int
+    latency_span: str
     max_error: float
     actions: Mapping[str, str]
 

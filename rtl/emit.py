@@ -80,10 +80,7 @@ def verilog_text(component: PortWrapper, name: str) -> str:
 def _header(component: PortWrapper, name: str) -> str:
     contract = component.contract
     parameters = ", ".join(f"{key}={value}" for key, value in contract.parameters.items())
-    timing = (
-        f"Latency {contract.latency_cycles} cycles from a row's last beat to its first weights, "
-        f"interval {contract.interval_cycles}."
-    )
+    timing = f"Latency {contract.latency_cycles} cycles {contract.latency_span}, interval {contract.interval_cycles}."
     lines = [
         "SPDX-License-Identifier: Apache-2.0",
         f"{name}: {contract.unit} by EinRTL {version('einrtl')}. Generated; change the parameters, not this file.",
@@ -132,6 +129,7 @@ def sidecar(component: PortWrapper, name: str, verilog: str) -> dict[str, Any]:
         **configuration,
         "ports": ports,
         "latency_cycles": contract.latency_cycles,
+        "latency_span": contract.latency_span,
         "interval_cycles": contract.interval_cycles,
         "max_error": contract.max_error,
         "derived": dict(contract.derived),

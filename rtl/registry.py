@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
+from accel.activation_unit import ACTIVATIONS, ActivationUnit, TableShape, fitting_output
 from accel.errors import InputError, did_you_mean
+from accel.norm_unit import NORMS, NormUnit
 from accel.numerics import FixedPoint, Overflow, Rounding
 from accel.softmax_unit import SoftmaxUnit
+from rtl.activation import ActivationBlock, activation_contract
 from rtl.contract import Contract, StreamUnit
+from rtl.norm import Norm, norm_contract
 from rtl.softmax import Softmax, softmax_contract
 
 __all__ = ["UNITS", "UnitEntry", "find_unit", "summaries"]
@@ -25,19 +30,24 @@ class UnitEntry:
         As users call it.
     summary : str
         What it does, in one line.
-    default : object
-        Its description with the parameters that suit most models.
+    make_default : callable
+        Returns its description with the parameters that suit most models.
     contract : callable
-        ``contract(description, counters=bool)``: what a block of that description promises; builds nothing.
+        ``contract(description)``: what a block of that description promises; builds nothing.
     build : callable
-        ``build(description, counters=bool)``: the block.
+        ``build(description)``: the block.
     """
 
     name: str
     summary: str
-    default: Any
+    make_default: Callable[[], Any]
     contract: Callable[..., Contract]
     build: Callable[..., StreamUnit]
+
+    @cached_property
+    def default(self) -> Any:
+        """Its description with the parameters that suit most models."""
+        return self.make_default()
 
 
 _DEFAULT_SOFTMAX = SoftmaxUnit(
@@ -60,16 +70,78 @@ _DEFAULT_SOFTMAX = SoftmaxUnit(
     exp_segments=64,
 )
 
+ACTIVATION_INPUT = FixedPoint(
+    signed=True, width_bits=16, fraction_bits=12, rounding=Rounding.NEAREST_EVEN, overflow=Overflow.SATURATE
+)
+ACTIVATION_ERROR = 1e-4
+
+_FOUND_SHAPES = {
+    "gelu": (2, 10, 15),
+    "gelu-tanh": (2, 10, 15),
+    "quick-gelu": (2, 10, 15),
+    "silu": (2, 10, 14),
+    "softplus": (2, 11, 16),
+    "mish": (2, 10, 14),
+    "sigmoid": (2, 10, 14),
+    "tanh": (2, 9, 14),
+}
+"""Degree, low bits and fraction bits of the smallest table for each default: what the search finds, kept for speed."""
+
+
+def _default_activation(function: str) -> ActivationUnit:
+    degree, low_bits, fraction_bits = _FOUND_SHAPES[function]
+    return ActivationUnit(
+        function=function,
+        max_error=ACTIVATION_ERROR,
+        lanes=1,
+        input_format=ACTIVATION_INPUT,
+        output_format=fitting_output(function, ACTIVATION_ERROR, ACTIVATION_INPUT),
+        shape=TableShape(degree=degree, low_bits=low_bits, fraction_bits=fraction_bits),
+    )
+
+
+NORM_INPUT = FixedPoint(
+    signed=True, width_bits=16, fraction_bits=10, rounding=Rounding.NEAREST_EVEN, overflow=Overflow.SATURATE
+)
+NORM_OUTPUT = FixedPoint(
+    signed=True, width_bits=16, fraction_bits=11, rounding=Rounding.NEAREST_EVEN, overflow=Overflow.SATURATE
+)
+
+
+def _norm_entry(function: str) -> UnitEntry:
+    return UnitEntry(
+        name=function,
+        summary=f"{NORMS[function]}, with exact sums and one 1 / sqrt for each row",
+        make_default=lambda: NormUnit(
+            function=function, max_length=1024, lanes=1, input_format=NORM_INPUT, output_format=NORM_OUTPUT
+        ),
+        contract=norm_contract,
+        build=Norm,
+    )
+
+
+def _activation_entry(function: str) -> UnitEntry:
+    return UnitEntry(
+        name=function,
+        summary=f"{ACTIVATIONS[function].summary}, by a table of the residual with a proven error",
+        make_default=lambda: _default_activation(function),
+        contract=activation_contract,
+        build=ActivationBlock,
+    )
+
+
 UNITS: Mapping[str, UnitEntry] = {
     entry.name: entry
     for entry in (
         UnitEntry(
             name="softmax",
             summary="single-pass softmax with a running maximum whose changes rescale the sum by a shift",
-            default=_DEFAULT_SOFTMAX,
-            contract=softmax_contract,
+            make_default=lambda: _DEFAULT_SOFTMAX,
+            contract=partial(softmax_contract, counters=False),
             build=Softmax,
         ),
+        *(_activation_entry(function) for function in ACTIVATIONS),
+        *(_norm_entry(function) for function in NORMS),
     )
 }
 """All blocks by name."""
@@ -92,7 +164,7 @@ def summaries() -> list[dict[str, Any]]:
     """Return what a listing shows of each block, for its default parameters, as plain data."""
     found = []
     for entry in UNITS.values():
-        contract = entry.contract(entry.default, counters=False)
+        contract = entry.contract(entry.default)
         found.append(
             {
                 "name": entry.name,

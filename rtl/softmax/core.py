@@ -69,6 +69,7 @@ def softmax_contract(unit: SoftmaxUnit, *, counters: bool) -> Contract:
         output_format=unit.output_format,
         latency_cycles=_row_latency_cycles(unit) + Normalise.latency_cycles,
         interval_cycles=1,
+        latency_span="from a row's last beat to its first weights",
         max_error=unit.max_error,
         actions=dict(SOFTMAX_ACTIONS) if counters else {},
     )

@@ -157,7 +157,7 @@ def test_the_header_says_what_the_file_is(default_text):
 
 
 def test_a_listing_shows_the_contract_without_building_hardware():
-    (softmax,) = summaries()
+    softmax = next(each for each in summaries() if each["name"] == "softmax")
     unit = find_unit("softmax").default
     assert softmax["name"] == softmax["family"] == "softmax"
     assert softmax["latency_cycles"] == unit.latency_cycles

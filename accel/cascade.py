@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -14,13 +14,38 @@ import networkx as nx
 
 from accel import cascade_checks, rank_sizes
 from accel.errors import InputError, Place, did_you_mean
-from accel.expression import Access, Condition, Expression, Index, Operation, accesses, nodes, size_symbols
+from accel.expression import (
+    Access,
+    Condition,
+    Expression,
+    Index,
+    Number,
+    Operation,
+    RankValue,
+    accesses,
+    expression_ranks,
+    nodes,
+    size_symbol,
+    size_symbols,
+)
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, DTypeLike
 
-__all__ = ["Cascade", "Einsum", "Reduction", "Stage", "Tensor", "cascade_names", "load_cascade"]
+    from accel.numerics import FixedPoint
+
+__all__ = [
+    "Cascade",
+    "Einsum",
+    "Parameter",
+    "Reduction",
+    "Stage",
+    "Tensor",
+    "cascade_names",
+    "load_cascade",
+    "load_cascades",
+]
 
 _PACKAGED = files("accel") / "data" / "cascade"
 
@@ -57,13 +82,41 @@ class Tensor:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Parameter:
+    """A named constant with a default, which an evaluation may replace.
+
+    Parameters
+    ----------
+    name : str
+        In small letters for a real number; in capitals for a whole number of at least 1 that serves like a size.
+    default : float
+        Its value where none is given.
+    place : Place, optional
+        Where it was declared.
+    """
+
+    name: str
+    default: float
+    place: Place | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def is_size(self) -> bool:
+        """Whether it serves like a size, in indices and filters as well."""
+        return self.name == size_symbol(self.name)
+
+    def __str__(self) -> str:
+        """Return the parameter as its declaration writes it."""
+        return f"{self.name} = {Number(value=float(self.default))}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Reduction:
     """How the points that meet at one output coordinate combine.
 
     Parameters
     ----------
     operator : str
-        add, max or min.
+        add, max, min, or top: the largest values in falling order along the one rank of the output that no operand has.
     ranks : tuple of str
         The ranks that are reduced, in their order of appearance in the operands.
     place : Place, optional
@@ -120,18 +173,18 @@ class Einsum:
     @cached_property
     def ranks(self) -> tuple[str, ...]:
         """The iteration ranks: those of the output, then those of the operands, then those only filters mention."""
-        groups = (self.output.ranks, *(read.ranks for read in self.reads), *(each.ranks for each in self.conditions))
+        groups = (self.output.ranks, expression_ranks(self.expression), *(each.ranks for each in self.conditions))
         return tuple(dict.fromkeys(rank for group in groups for rank in group))
 
     @cached_property
     def map_operations(self) -> Mapping[str, int]:
         """Operations of the expression at one point of the iteration space, by operator; reductions are not among them.
 
-        They stand in the order in which they are computed. An operation on constants alone is done once, ahead of time,
-        and not counted.
+        They stand in the order in which they are computed. Equal parts of the expression are computed once. An
+        operation on constants alone is done once, ahead of time, and not counted.
         """
-        operations = [node for node in nodes(self.expression) if isinstance(node, Operation) and accesses(node)]
-        return dict(Counter(node.operator for node in reversed(operations)))
+        operations = [node for node in nodes(self.expression) if isinstance(node, Operation) and _varies(node)]
+        return dict(Counter(node.operator for node in dict.fromkeys(reversed(operations))))
 
     @property
     def is_initial(self) -> bool:
@@ -167,6 +220,10 @@ class Einsum:
         return text
 
 
+def _varies(expression: Expression) -> bool:
+    return any(isinstance(node, Access | RankValue) for node in nodes(expression))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Stage:
     """Einsums that run together: one Einsum over all its points, or a loop over an iterative rank.
@@ -199,6 +256,8 @@ class Cascade:
         Names of the results; empty means all tensors that no other Einsum reads.
     description : str
         The comment ahead of it: what it is and where it comes from.
+    parameters : tuple of Parameter
+        Named constants with their defaults.
 
     Raises
     ------
@@ -211,6 +270,7 @@ class Cascade:
     einsums: tuple[Einsum, ...]
     outputs: tuple[str, ...] = ()
     description: str = ""
+    parameters: tuple[Parameter, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the whole cascade and settle its outputs."""
@@ -374,9 +434,10 @@ class Cascade:
         self,
         inputs: Mapping[str, ArrayLike],
         sizes: Mapping[str, int] | None = None,
-        dtype: DTypeLike = "float64",
+        dtype: DTypeLike | FixedPoint = "float64",
         *,
         keep: Iterable[str] = (),
+        parameters: Mapping[str, float] | None = None,
     ) -> dict[str, np.ndarray[Any, Any]]:
         """Return the outputs, and the tensors named in ``keep``, computed with numpy.
 
@@ -386,20 +447,24 @@ class Cascade:
             One array for each input tensor, of the shape of its ranks; infinities are allowed, NaN is not.
         sizes : mapping of str to int, optional
             Sizes that the shapes of the inputs do not tell (tile sizes, parameters).
-        dtype : float64, float32 or float16
-            Type of all arithmetic. Sums of float16 accumulate in float32 and are rounded once.
+        dtype : float64, float32, float16, bfloat16 or FixedPoint
+            Type of all arithmetic. Sums of the two 16-bit types accumulate in float32 and are rounded once. In a
+            fixed-point format (or its text, such as ``s16f10,nearest_even,saturate``) inputs and the result of each
+            Einsum are rounded to the format, and come out as float64.
         keep : iterable of str
             Further tensors to return.
+        parameters : mapping of str to float, optional
+            Values of parameters in small letters that replace their defaults.
 
         Raises
         ------
         InputError
             An input is missing, unknown, of the wrong shape or has NaN; a size is missing or a tile does not divide its
-            rank; ``dtype`` is another type.
+            rank; a parameter is unknown; ``dtype`` is another type.
         """
         from accel.evaluate import evaluate  # on demand: most users of a cascade never run it
 
-        return evaluate(self, inputs, sizes or {}, dtype, keep=keep)
+        return evaluate(self, inputs, sizes or {}, dtype, keep=keep, parameters=parameters or {})
 
     def __str__(self) -> str:
         """Return the canonical text, which parses to an equal cascade."""
@@ -407,6 +472,8 @@ class Cascade:
         lines.append(f"cascade {self.name}")
         if self.inputs:
             lines.append("  input " + "  ".join(map(str, self.inputs)))
+        if self.parameters:
+            lines.append("  param " + "  ".join(map(str, self.parameters)))
         for einsum in self.einsums:
             lines.append(f"  {einsum}" + (f"  # {einsum.comment}" if einsum.comment else ""))
         if self.outputs != self.unread:
@@ -423,22 +490,51 @@ def cascade_names() -> tuple[str, ...]:
 def load_cascade(name_or_path: str | Path) -> Cascade:
     """Return a packaged cascade by name, or the cascade in a file of the notation.
 
-    What ends in ``.ein`` or contains a path separator is a path; anything else is the name of a packaged cascade.
+    What ends in ``.ein`` or contains a path separator is a path; anything else is the name of a packaged cascade. Of a
+    file or packaged name with several cascades it is the last; ``FILE.ein:NAME`` and ``NAME:NAME`` pick another.
 
     Raises
     ------
     InputError
-        No packaged cascade has the name, the file cannot be read, or its text breaks the notation.
+        No packaged cascade has the name, the file cannot be read, its text breaks the notation, or no cascade in it has
+        the name after the colon.
     """
-    from accel.notation import parse, parse_file  # the notation builds on the types of this module
+    if isinstance(name_or_path, Path):
+        return load_cascades(name_or_path)[-1]
+    whole, colon, name = name_or_path.rpartition(":")
+    if not colon or "/" in name or "\\" in name:
+        return load_cascades(name_or_path)[-1]
+    known = {cascade.name: cascade for cascade in load_cascades(whole)}
+    if name not in known:
+        raise InputError(f"{whole} holds no cascade {name!r}", hint=did_you_mean(name, known))
+    return known[name]
+
+
+def load_cascades(name_or_path: str | Path) -> tuple[Cascade, ...]:
+    """Return all cascades of a packaged name or of a file, in their order.
+
+    Raises
+    ------
+    InputError
+        As ``load_cascade``.
+    """
+    from accel.notation import parse_all  # the notation builds on the types of this module
+    from accel.spec import read_text
 
     text = str(name_or_path)
     if isinstance(name_or_path, Path) or text.endswith(".ein") or "/" in text or "\\" in text:
-        return parse_file(Path(name_or_path))
+        return parse_all(read_text(Path(name_or_path)), file=text)
     if text not in cascade_names():
         _refuse_name(text)
-    entry = _PACKAGED / f"{text}.ein"
-    return parse(entry.read_text(encoding="utf-8"), file=f"{text}.ein")
+    return _packaged(text)
+
+
+@cache
+def _packaged(name: str) -> tuple[Cascade, ...]:
+    """Return the cascades of a packaged file; they are frozen, so one reading serves all."""
+    from accel.notation import parse_all
+
+    return parse_all((_PACKAGED / f"{name}.ein").read_text(encoding="utf-8"), file=f"{name}.ein")
 
 
 def _refuse_name(name: str) -> NoReturn:

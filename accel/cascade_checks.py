@@ -7,18 +7,31 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from accel.errors import Place, Problem, did_you_mean
-from accel.expression import FUNCTIONS, Access, Number, Operation, SizeValue, nodes, size_symbol
+from accel.expression import (
+    COMPARISON_OPERATORS,
+    FUNCTIONS,
+    Access,
+    Number,
+    Operation,
+    ParameterValue,
+    SizeValue,
+    expression_ranks,
+    nodes,
+    size_symbol,
+)
 
 if TYPE_CHECKING:
     from accel.cascade import Cascade, Einsum, Reduction, Tensor
 
 __all__ = ["REDUCTIONS", "problems"]
 
-REDUCTIONS: tuple[str, ...] = ("add", "max", "min")
+REDUCTIONS: tuple[str, ...] = ("add", "max", "min", "top")
 """Operators that may reduce."""
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
-_ARITY = {"add": 2, "subtract": 2, "multiply": 2, "divide": 2, "negate": 1, **FUNCTIONS}
+_ARITY = {"add": 2, "subtract": 2, "multiply": 2, "divide": 2, "negate": 1, **FUNCTIONS} | dict.fromkeys(
+    COMPARISON_OPERATORS, 2
+)
 
 
 def problems(cascade: Cascade) -> list[Problem]:
@@ -54,6 +67,31 @@ def _heading(cascade: Cascade) -> Iterator[Problem]:
             )
         seen[tensor.name] = tensor
         yield from _rank_names(tensor)
+    yield from _parameters(cascade)
+
+
+def _parameters(cascade: Cascade) -> Iterator[Problem]:
+    tensors = {tensor.name for tensor in cascade.inputs} | {einsum.name for einsum in cascade.einsums}
+    ranks = {rank for tensor in cascade.inputs for rank in tensor.ranks}
+    ranks.update(rank for einsum in cascade.einsums for rank in einsum.ranks)
+    seen: set[str] = set()
+    for parameter in cascade.parameters:
+        name, default = parameter.name, float(parameter.default)
+        if name in seen:
+            message, hint = f"parameter {name} must be declared once", "remove one of the two declarations"
+        elif name in tensors or name in ranks:
+            what = "a tensor" if name in tensors else "a rank"
+            message, hint = f"{name} is {what} and cannot be a parameter as well", "give the parameter another name"
+        elif name != name.lower() and not parameter.is_size:
+            message = f"a parameter must be in small letters (a real number) or in capitals (a size), not {name}"
+            hint = f"write {name.lower()} or {name.upper()}"
+        elif default != default or (parameter.is_size and not (default >= 1 and default.is_integer())):
+            kind = "a whole number of at least 1" if parameter.is_size else "a number"
+            message, hint = f"parameter {name} must be {kind}, not {default:g}", "small letters name a real number"
+        else:
+            seen.add(name)
+            continue
+        yield Problem(message=message, hint=hint, place=parameter.place)
 
 
 def _rank_names(tensor: Tensor) -> Iterator[Problem]:
@@ -91,7 +129,7 @@ def _alone(einsum: Einsum) -> Iterator[Problem]:
 
 
 def _left_side(einsum: Einsum) -> Iterator[Problem]:
-    known = {rank for read in einsum.reads for rank in read.ranks}
+    known = set(expression_ranks(einsum.expression))
     known.update(rank for condition in einsum.conditions for rank in condition.ranks)
     seen: set[str] = set()
     special = 0
@@ -123,7 +161,7 @@ def _left_side(einsum: Einsum) -> Iterator[Problem]:
                 place=index.place or einsum.place,
             )
         seen.add(rank)
-        if rank not in known and not einsum.is_initial:
+        if rank not in known and not einsum.is_initial and not _is_top(einsum):
             yield Problem(
                 message=f"rank {rank!r} of {einsum.output} is not a rank of any operand",
                 hint=did_you_mean(rank, known) if known else f"index an operand with {rank}",
@@ -135,6 +173,10 @@ def _left_side(einsum: Einsum) -> Iterator[Problem]:
             hint="split it into two tensors",
             place=einsum.place,
         )
+
+
+def _is_top(einsum: Einsum) -> bool:
+    return einsum.reduction is not None and einsum.reduction.operator == "top"
 
 
 def _reduction(einsum: Einsum) -> Iterator[Problem]:
@@ -150,6 +192,8 @@ def _reduction(einsum: Einsum) -> Iterator[Problem]:
         return
     wrong = list(_named_reduction(einsum, reduction, inner))
     yield from wrong
+    if _is_top(einsum):
+        yield from _top(einsum, reduction)
     rest = [rank for rank in inner if rank not in reduction.ranks]
     if rest and not wrong:
         noun, pronoun = ("rank", "it") if len(rest) == 1 else ("ranks", "them")
@@ -189,6 +233,21 @@ def _named_reduction(einsum: Einsum, reduction: Reduction, inner: tuple[str, ...
                 hint=did_you_mean(rank, inner) if inner else "remove the reduction",
                 place=place,
             )
+
+
+def _top(einsum: Einsum, reduction: Reduction) -> Iterator[Problem]:
+    """Judge that the output has one rank of its own, which counts the largest values."""
+    known = {*expression_ranks(einsum.expression), *(rank for each in einsum.conditions for rank in each.ranks)}
+    own = [rank for rank in einsum.output.ranks if rank not in known]
+    if len(own) != 1 or einsum.iterative_rank is not None or einsum.is_initial:
+        given = f"{_listed(own)} of {einsum.output} are" if own else f"none of {einsum.output} is"
+        if len(own) == 1:
+            given = f"{einsum.output} is iterative"
+        yield Problem(
+            message=f"{reduction} must have one rank on the left that counts the largest values, but {given}",
+            hint="write it as in T[p,j] = X[p,m] :: top[m]",
+            place=reduction.place or einsum.place,
+        )
 
 
 def _writes(cascade: Cascade) -> Iterator[Problem]:
@@ -250,14 +309,22 @@ def _order(cascade: Cascade) -> Iterator[Problem]:
     """Judge that all that is read was declared or written before, with the right number of indices."""
     available = {tensor.name for tensor in cascade.inputs}
     started: set[str] = set()
+    declared = {parameter.name for parameter in cascade.parameters}
     for einsum in cascade.einsums:
         for read in einsum.reads:
             yield from _read(cascade, einsum, read, available, started)
         for node in nodes(einsum.expression):
             if isinstance(node, SizeValue) and node.symbol != node.symbol.upper():
                 yield Problem(
-                    message=f"{node.symbol} is neither a tensor without ranks nor a size (sizes are in capitals)",
-                    hint=did_you_mean(node.symbol, cascade.tensors),
+                    message=f"{node.symbol} is neither a tensor without ranks, a parameter, a rank nor a size "
+                    "(sizes are in capitals)",
+                    hint=did_you_mean(node.symbol, {*cascade.tensors, *declared, *cascade.ranks}),
+                    place=node.place or einsum.place,
+                )
+            elif isinstance(node, ParameterValue) and node.name not in declared:
+                yield Problem(
+                    message=f"{node.name} is not a declared parameter",
+                    hint=did_you_mean(node.name, declared),
                     place=node.place or einsum.place,
                 )
         (started if einsum.is_initial else available).add(einsum.name)

@@ -106,11 +106,15 @@ def list_command(kinds: tuple[str, ...], as_json: bool) -> None:
         return
     for kind, rows in listings.items():
         heads = list(rows[0]) if rows else ["name"]
-        console().print(table(kind, heads, [[_cell(row[head]) for head in heads] for row in rows]))
+        shown = table(
+            kind, [head.replace("_", " ") for head in heads], [[_cell(row[head]) for head in heads] for row in rows]
+        )
+        shown.columns[0].no_wrap = True  # names are there to be copied
+        console().print(shown)
 
 
 def _cell(value: object) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    return f"{value:.3g}" if isinstance(value, float) else "" if value is None else str(value)
 
 
 @root.command()

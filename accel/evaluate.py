@@ -4,57 +4,47 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
+import ml_dtypes
 import numpy as np
 
+from accel.arithmetic import COMPARE, DTYPES, MAP, Arithmetic, Array, top
 from accel.errors import InputError, Problem, did_you_mean
-from accel.expression import Access, Expression, Index, Number, Operation, SizeValue, accesses, size_symbol
+from accel.expression import (
+    Access,
+    Expression,
+    Index,
+    Number,
+    Operation,
+    RankValue,
+    SizeValue,
+    expression_ranks,
+    nodes,
+    size_symbol,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike
 
     from accel.cascade import Cascade, Einsum, Stage
+    from accel.numerics import FixedPoint
 
 __all__ = ["DTYPES", "evaluate"]
 
-DTYPES: tuple[str, ...] = ("float64", "float32", "float16")
-"""Types that a cascade can be evaluated in."""
-
-Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
-
-_IDENTITY = {"add": 0.0, "max": -math.inf, "min": math.inf}
+_IDENTITY = {"add": 0.0, "max": -math.inf, "min": math.inf, "top": -math.inf}
 _REDUCE = {"add": np.add, "max": np.maximum, "min": np.minimum}
-_COMPARE = {
-    "<=": np.less_equal,
-    "<": np.less,
-    ">=": np.greater_equal,
-    ">": np.greater,
-    "==": np.equal,
-    "!=": np.not_equal,
-}
-_MAP = {
-    "add": np.add,
-    "subtract": np.subtract,
-    "multiply": np.multiply,
-    "divide": np.divide,
-    "negate": np.negative,
-    "max": np.maximum,
-    "min": np.minimum,
-    "exp": np.exp,
-    "log": np.log,
-    "sqrt": np.sqrt,
-}
 
 
 def evaluate(
     cascade: Cascade,
     inputs: Mapping[str, ArrayLike],
     sizes: Mapping[str, int],
-    dtype: DTypeLike = "float64",
+    dtype: DTypeLike | FixedPoint = "float64",
     *,
     keep: Iterable[str] = (),
+    parameters: Mapping[str, float] | None = None,
 ) -> dict[str, Array]:
     """Return the outputs of ``cascade`` and the tensors named in ``keep``; see ``Cascade.evaluate``.
 
@@ -64,31 +54,38 @@ def evaluate(
     ------
     InputError
         An input is missing, unknown, of the wrong shape or has NaN; a size is missing or a tile does not divide its
-        rank; ``dtype`` is not one of ``DTYPES``; ``keep`` names an unknown tensor.
+        rank; ``dtype`` is neither one of ``DTYPES`` nor a fixed-point format; ``keep`` names an unknown tensor; a
+        parameter is unknown; a fixed-point format refuses a value.
     """
-    kind = _dtype(dtype)
+    arithmetic = Arithmetic.of(dtype)
     wanted = _wanted(cascade, keep)
-    arrays = _inputs(cascade, inputs, kind)
+    values = _parameters(cascade, parameters or {})
+    arrays = _inputs(cascade, inputs, arithmetic)
     complete = cascade.sizes({**sizes, **_shapes(cascade, arrays, sizes)})
     _refuse_partial_tiles(cascade, complete)
-    run = _Run(cascade, arrays, complete, kind)
+    run = _Run(cascade, arrays, complete, values, arithmetic)
     last_use = {access.tensor: n for n, stage in enumerate(cascade.stages) for e in stage.einsums for access in e.reads}
     with np.errstate(all="ignore"):
         for number, stage in enumerate(cascade.stages):
             run.stage(stage)
             for name in [name for name in run.arrays if last_use.get(name, number) <= number and name not in wanted]:
                 del run.arrays[name]
-    return {name: np.asarray(run.arrays[name]) for name in wanted}
+    return {name: arithmetic.final(np.asarray(run.arrays[name])) for name in wanted}
 
 
-def _dtype(dtype: DTypeLike) -> np.dtype[Any]:
-    try:
-        kind = np.dtype(dtype)
-    except TypeError:
-        kind = None
-    if kind is None or kind.name not in DTYPES:
-        raise InputError(f"dtype must be one of {', '.join(DTYPES)}, not {dtype}", hint="use float64 for a reference")
-    return kind
+def _parameters(cascade: Cascade, given: Mapping[str, float]) -> dict[str, float]:
+    """Return the value of every parameter in small letters."""
+    values = {each.name: float(each.default) for each in cascade.parameters if not each.is_size}
+    for name, value in given.items():
+        if name not in values:
+            hint = did_you_mean(name, values)
+            if name in cascade.symbols:
+                hint = "give it among the sizes"
+            raise InputError(f"cascade {cascade.name} has no parameter {name!r}", hint=hint, field=(name,))
+        if isinstance(value, bool) or not isinstance(value, int | float | np.number) or math.isnan(value):
+            raise InputError(f"parameter {name} must be a number, not {value!r}", hint="give a float", field=(name,))
+        values[name] = float(value)
+    return values
 
 
 def _wanted(cascade: Cascade, keep: Iterable[str]) -> tuple[str, ...]:
@@ -99,8 +96,8 @@ def _wanted(cascade: Cascade, keep: Iterable[str]) -> tuple[str, ...]:
     return wanted
 
 
-def _inputs(cascade: Cascade, given: Mapping[str, ArrayLike], dtype: np.dtype[Any]) -> dict[str, Array]:
-    """Return the input arrays in ``dtype``; every wrong one is reported."""
+def _inputs(cascade: Cascade, given: Mapping[str, ArrayLike], arithmetic: Arithmetic) -> dict[str, Array]:
+    """Return the input arrays in the type of the evaluation; every wrong one is reported."""
     problems: list[Problem] = []
     arrays: dict[str, Array] = {}
     names = [tensor.name for tensor in cascade.inputs]
@@ -114,6 +111,8 @@ def _inputs(cascade: Cascade, given: Mapping[str, ArrayLike], dtype: np.dtype[An
             problems.append(Problem(message=message, hint=f"give an array for {tensor.name}", field=(tensor.name,)))
             continue
         array = np.asarray(given[tensor.name])
+        if array.dtype == ml_dtypes.bfloat16:
+            array = array.astype(np.float32)
         if array.dtype.kind not in "fiu":
             message = f"input {tensor} must hold real numbers, not {array.dtype}"
             problems.append(Problem(message=message, hint="convert it to floats", field=(tensor.name,)))
@@ -125,8 +124,12 @@ def _inputs(cascade: Cascade, given: Mapping[str, ArrayLike], dtype: np.dtype[An
             message = f"input {tensor} must not hold NaN, but does at {first} ({int(np.isnan(array).sum())} in all)"
             problems.append(Problem(message=message, hint="find out where it comes from", field=(tensor.name,)))
         else:
-            with np.errstate(over="ignore"):
-                arrays[tensor.name] = array.astype(dtype)
+            try:
+                with np.errstate(over="ignore"):
+                    arrays[tensor.name] = arithmetic.result(array.astype(arithmetic.storage))
+            except InputError as error:
+                message = f"input {tensor} cannot be stored: {error.problems[0].message}"
+                problems.append(Problem(message=message, hint=error.problems[0].hint, field=(tensor.name,)))
     if problems:
         raise InputError.of(problems)
     return arrays
@@ -165,14 +168,20 @@ class _Run:
     """One evaluation: the arrays computed so far, and how to compute the next."""
 
     def __init__(
-        self, cascade: Cascade, arrays: dict[str, Array], sizes: Mapping[str, int], dtype: np.dtype[Any]
+        self,
+        cascade: Cascade,
+        arrays: dict[str, Array],
+        sizes: Mapping[str, int],
+        parameters: Mapping[str, float],
+        arithmetic: Arithmetic,
     ) -> None:
         self.cascade = cascade
         self.arrays = arrays
         self.sizes = sizes
-        self.dtype = dtype
-        # Half-precision sums round away their terms; hardware keeps a wider accumulator, and so does this.
-        self.sum_dtype = np.promote_types(dtype, np.float32)
+        self.parameters = parameters
+        self.arithmetic = arithmetic
+        self.dtype = arithmetic.storage
+        self.sum_dtype = arithmetic.accumulator
 
     def stage(self, stage: Stage) -> None:
         """Compute one Einsum, or the steps of a loop."""
@@ -186,7 +195,7 @@ class _Run:
     def write(self, einsum: Einsum, bound: Mapping[str, int]) -> None:
         """Compute ``einsum`` with the ranks of ``bound`` held at a coordinate, and store the result."""
         tensor = self.cascade.tensors[einsum.name]
-        value = self.value(einsum, bound)
+        value = self.result(einsum, self.value(einsum, bound))
         whole = not bound and not einsum.is_initial and einsum.iterative_rank is None
         if whole:
             self.arrays[einsum.name] = value
@@ -205,8 +214,20 @@ class _Run:
                 target.append(slice(constant, constant + self.sizes[size_symbol(rank)]))
         self.arrays[einsum.name][tuple(target)] = value
 
+    def result(self, einsum: Einsum, value: Array) -> Array:
+        """Return the value of ``einsum`` as it is stored."""
+        try:
+            return self.arithmetic.result(value)
+        except InputError as error:
+            raise InputError.of(
+                replace(each, message=f"{einsum.output} cannot be stored: {each.message}", place=einsum.place)
+                for each in error.problems
+            ) from None
+
     def value(self, einsum: Einsum, bound: Mapping[str, int]) -> Array:
-        """Return the value of ``einsum`` over its output ranks, those of ``bound`` left out."""
+        """Return the value of ``einsum`` over its output ranks, those of ``bound`` left out, before it is stored."""
+        if einsum.reduction is not None and einsum.reduction.operator == "top":
+            return self.largest(einsum, bound)
         output = tuple(rank for rank in einsum.output.ranks if rank not in bound)
         inner = tuple(rank for rank in einsum.ranks if rank not in output and rank not in bound)
         space = _Space(ranks=output + inner, bound=bound, mask=self.mask(einsum, output + inner, bound))
@@ -215,16 +236,32 @@ class _Run:
             product = self.product(einsum.expression, space, output)
             if product is not None:
                 return product
-        shape = tuple(self.sizes[size_symbol(rank)] for rank in space.ranks)
-        full = self.expression(einsum.expression, space)
-        if space.mask is not None:
-            full = np.where(space.mask, full, self.dtype.type(_IDENTITY[operator] if operator else 0))
-        full = np.broadcast_to(full, shape)
+        full = self.points(einsum.expression, space, _IDENTITY[operator] if operator else 0.0)
         if operator is None:
             return full.astype(self.dtype)
-        axes = tuple(range(len(output), len(shape)))
+        axes = tuple(range(len(output), full.ndim))
         wide = self.sum_dtype if operator == "add" else self.dtype
         return np.asarray(_REDUCE[operator].reduce(full, axis=axes, dtype=wide)).astype(self.dtype)
+
+    def points(self, expression: Expression, space: _Space, outside: float) -> Array:
+        """Return the value of ``expression`` at every point of ``space``, ``outside`` where its filter stops one."""
+        full = self.expression(expression, space)
+        if space.mask is not None:
+            full = np.where(space.mask, full, self.dtype.type(outside))
+        return np.broadcast_to(full, self.extents(space.ranks))
+
+    def largest(self, einsum: Einsum, bound: Mapping[str, int]) -> Array:
+        """Return the value of an Einsum that keeps the largest values along a rank of its own."""
+        assert einsum.reduction is not None
+        inner = tuple(rank for rank in einsum.reduction.ranks if rank not in bound)
+        touched = {*expression_ranks(einsum.expression), *(rank for each in einsum.conditions for rank in each.ranks)}
+        rows = tuple(rank for rank in einsum.output.ranks if rank in touched and rank not in bound)
+        (own,) = (rank for rank in einsum.output.ranks if rank not in touched)
+        space = _Space(ranks=rows + inner, bound=bound, mask=self.mask(einsum, rows + inner, bound))
+        full = self.points(einsum.expression, space, -math.inf)
+        found = top(full, self.sizes[size_symbol(own)], len(rows))
+        order = [rank for rank in einsum.output.ranks if rank not in bound]
+        return found.transpose([(*rows, own).index(rank) for rank in order])
 
     def product(self, expression: Expression, space: _Space, output: tuple[str, ...]) -> Array | None:
         """Return the sum over all but ``output`` as a chain of matrix products; None if ``expression`` is no product.
@@ -232,7 +269,7 @@ class _Run:
         The filter enters as a factor of zeros and ones. That is exact for finite factors only, so others get None too.
         """
         factors, divisors = _factors(expression)
-        labelled = [self.labelled(factor, space) for factor in factors if accesses(factor)]
+        labelled = [self.labelled(factor, space) for factor in factors if _varies(factor)]
         if len(labelled) < 2:
             return None
         if space.mask is not None:
@@ -250,7 +287,7 @@ class _Run:
         result = result.transpose([ranks.index(rank) for rank in output])
         point = _Space(ranks=(), bound={}, mask=None)
         for factor in factors:
-            if not accesses(factor):
+            if not _varies(factor):
                 result = result * self.expression(factor, point).astype(self.sum_dtype)
         for divisor in divisors:
             result = result / self.expression(divisor, point).astype(self.sum_dtype)
@@ -260,7 +297,7 @@ class _Run:
         """Return the value of ``expression`` over the ranks that it depends on, and those ranks."""
         if isinstance(expression, Access):
             return self.read(expression, space)
-        used = {rank for access in accesses(expression) for rank in access.ranks}
+        used = expression_ranks(expression)
         ranks = tuple(rank for rank in space.ranks if rank in used)
         return self.expression(expression, space).reshape(self.extents(ranks)), ranks
 
@@ -274,7 +311,7 @@ class _Run:
         for condition in einsum.conditions:
             coefficients, constant = condition.difference(self.sizes)
             value = self.affine(coefficients, constant, ranks, bound)
-            passed = _COMPARE[condition.comparison](value, 0)
+            passed = COMPARE[condition.comparison](value, 0)
             mask = passed if mask is None else mask & passed
         return mask
 
@@ -293,13 +330,20 @@ class _Run:
 
     def expression(self, expression: Expression, space: _Space) -> Array:
         """Return the value of ``expression``, broadcastable over the ranks of ``space``."""
-        if isinstance(expression, Number):
-            return np.full((1,) * len(space.ranks), expression.value, self.dtype)
-        if isinstance(expression, SizeValue):
-            return np.full((1,) * len(space.ranks), self.sizes[expression.symbol], self.dtype)
         if isinstance(expression, Operation):
             operands = [self.expression(operand, space) for operand in expression.operands]
-            return np.asarray(_MAP[expression.operator](*operands))
+            return self.arithmetic.operation(MAP[expression.operator](*operands))
+        if isinstance(expression, RankValue):
+            return self.affine({expression.rank: 1}, 0, space.ranks, space.bound).astype(self.dtype)
+        if not isinstance(expression, Access):
+            value = (
+                expression.value
+                if isinstance(expression, Number)
+                else self.sizes[expression.symbol]
+                if isinstance(expression, SizeValue)
+                else self.parameters[expression.name]
+            )
+            return self.arithmetic.operation(np.full((1,) * len(space.ranks), value, self.dtype))
         array, labels = self.read(expression, space)
         order = [labels.index(rank) for rank in space.ranks if rank in labels]
         shape = [self.sizes[size_symbol(rank)] if rank in labels else 1 for rank in space.ranks]
@@ -361,12 +405,17 @@ class _Space:
     mask: Array | None
 
 
+def _varies(expression: Expression) -> bool:
+    """Whether ``expression`` is more than a constant."""
+    return any(isinstance(node, Access | RankValue) for node in nodes(expression))
+
+
 def _factors(expression: Expression) -> tuple[list[Expression], list[Expression]]:
     """Return the factors of a product, and the constants that divide it."""
     if isinstance(expression, Operation) and expression.operator == "multiply":
         left, right = map(_factors, expression.operands)
         return left[0] + right[0], left[1] + right[1]
-    if isinstance(expression, Operation) and expression.operator == "divide" and not accesses(expression.operands[1]):
+    if isinstance(expression, Operation) and expression.operator == "divide" and not _varies(expression.operands[1]):
         factors, divisors = _factors(expression.operands[0])
         return factors, [*divisors, expression.operands[1]]
     return [expression], []

@@ -12,6 +12,7 @@ from accel.errors import Place
 
 __all__ = [
     "COMPARISONS",
+    "COMPARISON_OPERATORS",
     "FUNCTIONS",
     "Access",
     "Condition",
@@ -19,21 +20,62 @@ __all__ = [
     "Index",
     "Number",
     "Operation",
+    "ParameterValue",
+    "RankValue",
     "SizeValue",
     "Term",
     "accesses",
+    "expression_ranks",
     "nodes",
     "size_symbol",
     "size_symbols",
 ]
 
-FUNCTIONS: Mapping[str, int] = {"exp": 1, "log": 1, "max": 2, "min": 2, "sqrt": 1}
-"""Functions that an expression may call, with their number of operands."""
+FUNCTIONS: Mapping[str, int] = {
+    "abs": 1,
+    "cos": 1,
+    "erf": 1,
+    "exp": 1,
+    "floor": 1,
+    "log": 1,
+    "log1p": 1,
+    "max": 2,
+    "min": 2,
+    "pow": 2,
+    "relu": 1,
+    "round": 1,
+    "rsqrt": 1,
+    "select": 3,
+    "sigmoid": 1,
+    "sin": 1,
+    "sqrt": 1,
+    "tanh": 1,
+}
+"""Functions that an expression may call, with their number of operands.
+
+``round`` takes halves to the even number; ``select(c, a, b)`` is ``a`` where ``c`` is not 0, and ``b`` elsewhere.
+"""
 
 COMPARISONS: tuple[str, ...] = ("<=", "<", ">=", ">", "==", "!=")
-"""Comparison operators of a filter condition."""
+"""Comparison operators of a filter condition, and of comparisons as values."""
 
-_INFIX = {"add": ("+", 1), "subtract": ("-", 1), "multiply": ("*", 2), "divide": ("/", 2)}
+COMPARISON_OPERATORS: Mapping[str, str] = {
+    "at_most": "<=",
+    "less": "<",
+    "at_least": ">=",
+    "greater": ">",
+    "equal": "==",
+    "unequal": "!=",
+}
+"""Comparisons as operators of an expression: 1 where they hold, 0 elsewhere."""
+
+_INFIX = {
+    "add": ("+", 1),
+    "subtract": ("-", 1),
+    "multiply": ("*", 2),
+    "divide": ("/", 2),
+    **{name: (sign, 0) for name, sign in COMPARISON_OPERATORS.items()},
+}
 _UNARY_STRENGTH = 3
 
 
@@ -228,13 +270,38 @@ class SizeValue:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ParameterValue:
+    """A declared parameter as a value: ``tau`` in ``X[p,m] / tau``."""
+
+    name: str
+    place: Place | None = field(default=None, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        """Return the name."""
+        return self.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankValue:
+    """The coordinate of a rank as a value: ``p`` in ``log(p + 1)``."""
+
+    rank: str
+    place: Place | None = field(default=None, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        """Return the rank."""
+        return self.rank
+
+
+@dataclass(frozen=True, kw_only=True)
 class Operation:
     """An operator applied to operands.
 
     Parameters
     ----------
     operator : str
-        add, subtract, multiply, divide (two operands), negate (one), or a name of ``FUNCTIONS``.
+        add, subtract, multiply, divide (two operands), negate (one), or a name of ``FUNCTIONS`` or of
+        ``COMPARISON_OPERATORS``.
     operands : tuple of Expression
         In written order.
     """
@@ -244,10 +311,11 @@ class Operation:
 
     def __str__(self) -> str:
         """Return the expression with the fewest parentheses that keep its tree."""
-        return _text(self)
+        # A comparison stands in parentheses unless it is an operand of a function.
+        return _text(self, 1)
 
 
-Expression: TypeAlias = Access | Number | SizeValue | Operation
+Expression: TypeAlias = Access | Number | SizeValue | ParameterValue | RankValue | Operation
 
 
 def _strength(expression: Expression) -> int:
@@ -268,7 +336,7 @@ def _text(expression: Expression, at_least: int = 0) -> str:
         sign, strength = _INFIX[expression.operator]
         left, right = expression.operands
         # Infix operators associate to the left, so an equally strong right operand keeps its parentheses.
-        text = f"{_text(left, strength)} {sign} {_text(right, strength + 1)}"
+        text = f"{_text(left, strength or 1)} {sign} {_text(right, strength + 1)}"
     elif expression.operator == "negate":
         text = f"-{_text(expression.operands[0], _UNARY_STRENGTH)}"
     else:
@@ -287,6 +355,13 @@ def nodes(expression: Expression) -> Iterator[Expression]:
 def accesses(expression: Expression) -> tuple[Access, ...]:
     """Return the accesses of ``expression`` in order of first appearance, each once."""
     return tuple(dict.fromkeys(node for node in nodes(expression) if isinstance(node, Access)))
+
+
+def expression_ranks(expression: Expression) -> tuple[str, ...]:
+    """Return the ranks on which ``expression`` depends: those of its accesses, then those that are values."""
+    known = list(nodes(expression))
+    ranks = [rank for node in known if isinstance(node, Access) for rank in node.ranks]
+    return tuple(dict.fromkeys([*ranks, *(node.rank for node in known if isinstance(node, RankValue))]))
 
 
 def size_symbols(expression: Expression) -> tuple[str, ...]:

@@ -36,6 +36,7 @@ def complete(cascade: Cascade, given: Mapping[str, int]) -> dict[str, int]:
     InputError
         A size is missing, is not a whole number of at least 1, or contradicts another.
     """
+    defaults = {each.name: int(each.default) for each in cascade.parameters if each.is_size}
     known = {symbol: given[symbol] for symbol in cascade.symbols if symbol in given}
     wrong = [
         Problem(
@@ -49,6 +50,7 @@ def complete(cascade: Cascade, given: Mapping[str, int]) -> dict[str, int]:
     if wrong:
         raise InputError.of(wrong)
     known = {symbol: int(value) for symbol, value in known.items()}
+    known.update({symbol: value for symbol, value in defaults.items() if symbol not in known})
     relations = _relations(cascade)
     derived = True
     while derived:

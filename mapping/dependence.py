@@ -9,13 +9,14 @@ sweep is over. docs/passes.md argues from here to the number of passes.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from accel.cascade import Cascade, Einsum, Stage
 from accel.errors import InputError, did_you_mean
-from accel.expression import Access, Condition, Index
+from accel.expression import Access, Condition, Index, size_symbol
 
 __all__ = ["WHOLE_FIBER", "Dependence", "Family", "State", "Sweeps"]
 
@@ -220,9 +221,9 @@ class Sweeps:
         )
 
     def _dependence(self, einsum: Einsum) -> Dependence:
-        operands = {read: self._read(read) for read in einsum.reads}
-        joined = State.joined(operands.values())
         covers = self.family.covers(einsum.ranks)
+        operands = {read: self._for_elements(einsum, read, covers) for read in einsum.reads}
+        joined = State.joined(operands.values())
         point = joined
         if covers and joined.is_complete:
             point = State(sweep=joined.sweep + 1, boxes=frozenset(covers))
@@ -231,6 +232,26 @@ class Sweeps:
         boxes = frozenset(self._reduced(einsum, box, point.sweep) for box in point.boxes)
         output = State.joined([State(sweep=point.sweep, boxes=boxes)])
         return Dependence(einsum=einsum, operands=operands, covers=covers, point=point, output=output)
+
+    def _for_elements(self, einsum: Einsum, read: Access, covers: tuple[Box, ...]) -> State:
+        """Return the state of an operand; complete where some element, at all points that visit it, needs all others.
+
+        An Einsum that pairs elements (``D[i,k] = A[i] * L[k]``) visits each at many points. What the element needs of
+        an operand that it shares with others (``L[k]`` for element i) is what its points need together: the box of the
+        operand, spread over the ranks that do not name the element.
+        """
+        state = self._read(read)
+        for box in state.boxes:
+            own = box - {_bounded(each) for each in einsum.conditions}
+            shared = [cover for cover in covers if not cover <= set(read.ranks)]
+            if covers and (not own or any(self._all_meet(einsum, own, cover, state.sweep) for cover in shared)):
+                return State(sweep=state.sweep, boxes=frozenset({WHOLE_FIBER}))
+        return state
+
+    def _all_meet(self, einsum: Einsum, box: Box, cover: Box, sweep: int) -> bool:
+        """Whether the points of ``einsum`` at one element, named by ``cover``, need the whole fiber together."""
+        apart = (box & self.family.members) - cover
+        return bool(apart) and self._spread(einsum, box, cover, sweep) == WHOLE_FIBER
 
     def _read(self, read: Access) -> State:
         """Return the state of a tensor in terms of the ranks that index it in ``read``."""
@@ -249,22 +270,40 @@ class Sweeps:
 
     def _reduced(self, einsum: Einsum, box: Box, sweep: int) -> Box:
         """Return ``box`` after the reduction: reduced ranks span all coordinates, unless a filter keeps them behind."""
-        descending = sweep in self.descending
-        kept = {rank for rank in box if rank in (_FIXED, _EARLIER) or rank in einsum.output.ranks}
-        if einsum.iterative_rank in kept:
+        box = self._spread(einsum, box, self.family.members.intersection(einsum.output.ranks), sweep)
+        if einsum.iterative_rank in box:
             # Steps run from the first to the last; a sweep the other way reaches no step before its end.
-            kept -= {einsum.iterative_rank} if descending else set()
-            kept |= {_EARLIER}
-        candidates = self.family.members.intersection(einsum.output.ranks)
+            late = {einsum.iterative_rank} if sweep in self.descending else set()
+            return _plain({*(box - late), _EARLIER})
+        return box
+
+    def _spread(self, einsum: Einsum, box: Box, over: Box, sweep: int) -> Box:
+        """Return the box of all points that agree on the ranks ``over``, where each point of ``einsum`` has ``box``."""
+        kept = {rank for rank in box if rank in over or rank not in self.family.members}
         for rank in box - kept:
             ahead = {
                 other
                 for condition in einsum.conditions
-                for other in candidates
-                if _stays_behind(condition, rank, other, descending=descending)
+                for other in over
+                if _stays_behind(condition, rank, other, descending=sweep in self.descending)
             }
             kept |= ahead | ({_EARLIER} if ahead else set())
+            # A filter on the rank alone leaves a part of the fiber out.
+            kept |= {_bounded(each) for each in einsum.conditions if self._bounds(each, rank)}
         return _plain(kept)
+
+    def _bounds(self, condition: Condition, rank: str) -> bool:
+        sizes = {size_symbol(each) for each in self.family.members}
+        return condition.ranks == (rank,) and condition.comparison != "!=" and sizes.isdisjoint(condition.symbols)
+
+
+def _bounded(condition: Condition) -> str:
+    """Return what stands in a box for the part of a fiber that a filter on one rank lets through."""
+    names = condition.ranks
+    if len(names) != 1:
+        return ""
+    sides = (re.sub(rf"\b{names[0]}\b", "*", str(side)) for side in (condition.left, condition.right))
+    return condition.comparison.join(sides)
 
 
 def _plain(box: Iterable[str]) -> Box:

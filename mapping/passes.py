@@ -24,6 +24,7 @@ __all__ = [
     "PassAnalysis",
     "PassBoundary",
     "default_rank",
+    "fewest_sweeps",
     "passes",
 ]
 
@@ -244,7 +245,7 @@ def passes(cascade: Cascade, rank: str) -> PassAnalysis:
         The cascade has no such rank, or the number of passes grows with an iterative rank.
     """
     family = Family(cascade=cascade, rank=rank)
-    sweeps = _fewest(family)
+    sweeps = fewest_sweeps(family)
     dependences = sweeps.dependences
     places = tuple(
         EinsumPass(name=name, pass_number=each.point.sweep, waits=each.waits, visits=each.visits)
@@ -284,7 +285,7 @@ def default_rank(cascade: Cascade) -> str:
     return min(names, key=weight)
 
 
-def _fewest(family: Family) -> Sweeps:
+def fewest_sweeps(family: Family) -> Sweeps:
     """Return the sweeps in the directions that need the fewest; directions matter only to filters within the family."""
     best = Sweeps(family=family)
     if not order_conditions(family):
@@ -389,7 +390,11 @@ def _boundary(dependences: Mapping[str, Dependence], family: Family, number: int
 def _completion(barrier: Dependence, read: Access, family: Family) -> str:
     """Return in words how the value that ``read`` takes comes to need the whole fiber."""
     reduction = barrier.einsum.reduction
-    if not barrier.output.is_complete or reduction is None:
+    written = barrier.einsum.output
+    pairs = family.members.intersection(read.ranks)
+    if not barrier.output.is_complete and pairs:
+        return f"each element meets {written} of every other one"
+    if read.final_ranks or reduction is None:
         return f"{read} is the value after the last step"
     ranks = ",".join(rank for rank in reduction.ranks if rank in family.members)
     sources = ", ".join(str(each) for each in barrier.einsum.reads if family.members.intersection(each.ranks))

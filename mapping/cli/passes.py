@@ -12,8 +12,10 @@ from rich.markup import escape
 from accel.cascade import Cascade, Einsum, load_cascade
 from accel.cli import console, json_option, print_json, table
 from accel.errors import InputError, did_you_mean
+from mapping.graph import pass_graph
 from mapping.passes import Footprint, PassAnalysis, default_rank
 from mapping.passes import passes as analyse
+from mapping.traffic import STRATEGIES, TrafficPlan, traffic_plans
 
 __all__ = ["passes"]
 
@@ -28,8 +30,19 @@ __all__ = ["passes"]
     multiple=True,
     help="Size of a rank or tile, such as M=4096; repeat it, or join several by commas. Then numbers replace formulas.",
 )
+@click.option(
+    "--graph", "graph_file", metavar="FILE", help="Draw the dependency graph, coloured by pass (.svg or .png)."
+)
+@click.option("--traffic", "show_traffic", is_flag=True, help="Show the traffic to memory as a function of the buffer.")
 @json_option
-def passes(name_or_file: str, rank: str | None, size_texts: tuple[str, ...], as_json: bool) -> None:
+def passes(
+    name_or_file: str,
+    rank: str | None,
+    size_texts: tuple[str, ...],
+    graph_file: str | None,
+    show_traffic: bool,
+    as_json: bool,
+) -> None:
     """Show the passes of a cascade: NAME_OR_FILE is a packaged cascade or a .ein file.
 
     Prints the pass in which each Einsum runs, why each further pass is needed whatever the mapping, how much must stay
@@ -38,10 +51,22 @@ def passes(name_or_file: str, rank: str | None, size_texts: tuple[str, ...], as_
     cascade = load_cascade(name_or_file)
     sizes = _sizes(cascade, size_texts)
     analysis = analyse(cascade, rank or default_rank(cascade))
+    if graph_file is not None:
+        from mapping.plot_graph import draw_graph  # matplotlib takes long to import
+
+        draw_graph(pass_graph(cascade, analysis.rank), graph_file)
+    plans = traffic_plans(cascade, analysis.rank) if show_traffic else ()
     if as_json:
-        print_json(_as_dict(analysis, sizes))
-    else:
-        _show(analysis, sizes, console())
+        result = _as_dict(analysis, sizes)
+        if show_traffic:
+            result["traffic"] = [_plan_as_dict(plan, sizes) for plan in plans]
+        print_json(result)
+        return
+    _show(analysis, sizes, console())
+    if show_traffic:
+        _show_traffic(plans, sizes, console())
+    if graph_file is not None:
+        click.echo(f"\ngraph drawn to {graph_file}")
 
 
 def _sizes(cascade: Cascade, texts: Iterable[str]) -> dict[str, int] | None:
@@ -103,6 +128,52 @@ def _show(analysis: PassAnalysis, sizes: Mapping[str, int] | None, out: Console)
     for group in analysis.groups:
         when = f"{'after' if group.waits else 'in'} pass {group.pass_number}" if group.pass_number else "at any time"
         out.print(f"  {when + ':':<13} {', '.join(group.einsums)}", markup=False)
+
+
+_BUFFER_STEPS = 12
+
+
+def _buffers(plans: Iterable[TrafficPlan], sizes: Mapping[str, int]) -> list[int]:
+    """Return powers of two from the smallest buffer that works to the first that changes nothing more."""
+    known = list(plans)
+    least = min(plan.least_buffer_words(sizes) for plan in known)
+    most = max(plan.full_buffer_words(sizes) for plan in known)
+    first, last = (least - 1).bit_length(), (most - 1).bit_length()
+    return [1 << power for power in range(first, min(last, first + _BUFFER_STEPS) + 1)]
+
+
+def _plan_as_dict(plan: TrafficPlan, sizes: Mapping[str, int] | None) -> dict[str, Any]:
+    result: dict[str, Any] = {
+        "strategy": plan.strategy,
+        "rows": list(plan.rows),
+        "words": plan.formula,
+        "rows_of_a_block": plan.rows_formula,
+    }
+    if sizes is not None:
+        result["points"] = [
+            {"buffer_words": words, "rows_of_a_block": plan.block_rows(sizes, words), "words": plan.words(sizes, words)}
+            for words in _buffers([plan], sizes)
+        ]
+    return result
+
+
+def _show_traffic(plans: tuple[TrafficPlan, ...], sizes: Mapping[str, int] | None, out: Console) -> None:
+    out.print("\n[bold]Traffic to memory[/bold] in words, with a buffer of B words and R rows to a block")
+    for plan in plans:
+        reason = STRATEGIES[plan.strategy] if len(plans) > 1 else "no pass hands a fiber to another"
+        out.print(f"  {plan.strategy} ({reason}):", markup=False)
+        rows = f"   R = {plan.rows_formula}" if plan.rows else ""
+        out.print(f"    {plan.formula}{rows}", markup=False)
+    if sizes is None:
+        out.print("  Sizes (--size) put numbers to it.")
+        return
+    rows_of_table = []
+    for words in _buffers(plans, sizes):
+        moved = [plan.words(sizes, words) for plan in plans]
+        best = min((each, plan.strategy) for each, plan in zip(moved, plans, strict=True) if each is not None)
+        rows_of_table.append([f"{words:,}", *("" if each is None else f"{each:,}" for each in moved), best[1]])
+    heads = ["Buffer words", *(plan.strategy for plan in plans), "Least"]
+    out.print(table("Words moved", heads, rows_of_table, right=range(len(plans) + 1)))
 
 
 def _einsum_table(analysis: PassAnalysis, sizes: Mapping[str, int] | None) -> Any:

@@ -10,8 +10,13 @@ import pytest
 
 import accel
 import sim.run_file
+from accel.activation_unit import ActivationUnit
 from accel.arch import Architecture
+from accel.configuration import Study
 from accel.cost import CostTable
+from accel.mantissa_unit import MantissaUnit
+from accel.nest import Nest
+from accel.norm_unit import NormUnit
 from accel.result import Result
 from accel.schedule import Schedule, ScheduleTemplate
 from accel.softmax_unit import SoftmaxUnit
@@ -32,7 +37,21 @@ def described(cls: type) -> set[type]:
     return found
 
 
-ROOTS = (Architecture, CostTable, Result, Schedule, ScheduleTemplate, SoftmaxUnit, Workload, sim.run_file.RunFile)
+ROOTS = (
+    ActivationUnit,
+    NormUnit,
+    MantissaUnit,
+    Architecture,
+    CostTable,
+    Nest,
+    Study,
+    Result,
+    Schedule,
+    ScheduleTemplate,
+    SoftmaxUnit,
+    Workload,
+    sim.run_file.RunFile,
+)
 DESCRIPTIONS = sorted({each for root in ROOTS for each in described(root)}, key=lambda each: each.__qualname__)
 
 

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accel.cascade import Cascade, Einsum, cascade_names, load_cascade
-from accel.expression import Access, Expression, Index, Number, SizeValue
+from accel.expression import FUNCTIONS, Access, Expression, Index, Number, Operation, RankValue, SizeValue
 from accel.notation import parse
+from accel.numerics import FixedPoint
 
 ATTENTION = [name for name in cascade_names() if name.startswith("attention-")]
+NARROW = "s16f10,nearest_even,saturate"
 STABLE = [name for name in ATTENTION if "naive" not in name]
 TOLERANCE = {"float64": 1e-12, "float32": 2e-5, "float16": 2e-2}
 
@@ -133,6 +137,126 @@ def test_half_precision_sums_keep_their_small_terms() -> None:
     assert parse("cascade x\ninput X[m]\nY = X[m] * X[m]\n").evaluate({"X": x}, dtype="float16")["Y"] == 4096
 
 
+FUNCTION_REFERENCES: dict[str, Callable[..., Any]] = {
+    "abs": abs, "cos": math.cos, "erf": math.erf, "exp": math.exp, "floor": math.floor, "log": math.log,
+    "log1p": math.log1p, "max": max, "min": min, "pow": math.pow, "relu": lambda x: max(x, 0.0), "round": round,
+    "rsqrt": lambda x: 1 / math.sqrt(x), "select": lambda c, a, b: a if c else b,
+    "sigmoid": lambda x: 1 / (1 + math.exp(-x)), "sin": math.sin, "sqrt": math.sqrt, "tanh": math.tanh,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16", "s32f20,nearest_even,saturate"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_function_computes_what_its_name_says(name: str, dtype: str) -> None:
+    operands = ["A[k]", "B[k]", "C[k]"][: FUNCTIONS[name]]
+    cascade = parse(
+        f"cascade x\ninput A[k] B[k] C[k]\nZ[k] = {name}({', '.join(operands)}) + 0 * (A[k] + B[k] + C[k])\n"
+    )
+    # Quarters and halves are exact in every format.
+    rows = {"A": [0.5, 2.5, 3.5, 1.25], "B": [1.5, 2.0, -1.0, 0.0], "C": [-2.0, 0.75, 3.0, 1.0]}
+    if name in ("floor", "round", "abs", "relu", "sigmoid", "erf", "tanh"):
+        rows["A"] = [-0.5, 2.5, -3.5, 1.25]
+    found = cascade.evaluate(rows, dtype=dtype)["Z"].astype(float)
+    expected = [FUNCTION_REFERENCES[name](*each) for each in zip(*list(rows.values())[: FUNCTIONS[name]], strict=True)]
+    tolerance = {"float64": 1e-14, "float32": 1e-6, "float16": 2e-3, "bfloat16": 1e-2}.get(dtype, 1e-6)
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize(
+    ("sign", "holds"), [("<=", "110"), ("<", "100"), (">=", "011"), (">", "001"), ("==", "010"), ("!=", "101")]
+)
+def test_a_comparison_is_one_where_it_holds(sign: str, holds: str) -> None:
+    cascade = parse(f"cascade x\ninput A[k]\nY[k] = (A[k] {sign} 2)\nZ[k] = select(A[k] {sign} 2, 5, -5)\noutput Y Z\n")
+    result = cascade.evaluate({"A": [1.0, 2.0, 3.0]})
+    assert result["Y"].tolist() == [float(each) for each in holds]
+    assert result["Z"].tolist() == [5.0 if each == "1" else -5.0 for each in holds]
+
+
+def test_a_sigmoid_overflows_on_neither_side() -> None:
+    cascade = parse("cascade x\ninput A[k]\nZ[k] = sigmoid(A[k])\n")
+    assert cascade.evaluate({"A": [-1e4, 1e4, 0.0]}, dtype="float32")["Z"].tolist() == [0.0, 1.0, 0.5]
+
+
+def test_a_rank_is_its_coordinate_in_sums_filters_and_loops() -> None:
+    cascade = parse(
+        "cascade x\ninput A[k]\nS = A[k] * k\nT[i] = A[k] * (i - k) where k < i\nR[0] = 0\nR[k+1] = R[k] + k * A[k]\n"
+        "L[k] = pow(2, -k) * A[k]\nG[h] = h + 1\noutput S T R L G\n"
+    )
+    a = np.array([3.0, 1.0, 4.0, 1.0])
+    found = cascade.evaluate({"A": a}, {"I": 4, "H": 3})
+    assert found["S"] == a @ np.arange(4)
+    assert found["T"].tolist() == [sum(a[k] * (i - k) for k in range(i)) for i in range(4)]
+    assert found["R"].tolist() == [0, *np.cumsum(np.arange(4) * a)]
+    assert found["L"].tolist() == [3.0, 0.5, 1.0, 0.125]
+    assert found["G"].tolist() == [1.0, 2.0, 3.0]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    rows=st.integers(1, 3),
+    length=st.integers(1, 7),
+    number=st.integers(1, 9),
+    cut=st.integers(0, 7),
+    seed=st.integers(0, 99),
+)
+def test_top_gives_the_largest_in_order_and_nothing_past_the_end(
+    rows: int, length: int, number: int, cut: int, seed: int
+) -> None:
+    x = np.random.default_rng(seed).integers(-3, 4, size=(rows, length)).astype(float)
+    cascade = parse("cascade x\ninput X[p,m]\nT[j,p] = X[p,m] :: top[m] where m >= C\n")
+    found = cascade.evaluate({"X": x}, {"J": number, "C": cut or 1})["T"]
+    for row in range(rows):
+        ordered = sorted(x[row, cut or 1 :], reverse=True)[:number]
+        assert found[:, row].tolist() == ordered + [-math.inf] * (number - len(ordered))
+
+
+def test_bfloat16_rounds_every_operation_and_once_every_sum() -> None:
+    cascade = parse("cascade x\ninput A[k]\nB[k] = A[k] * A[k] + 1\nS = A[k]\noutput B S\n")
+    a = np.array([1.0078125, 0.00390625, *[0.001] * 1000])
+    found = cascade.evaluate({"A": a}, dtype="bfloat16")
+    assert found["B"].dtype == ml_dtypes.bfloat16
+
+    def rounded(value: Any) -> Any:
+        return np.asarray(value, np.float32).astype(ml_dtypes.bfloat16).astype(np.float32)
+
+    inputs = rounded(a)
+    assert found["B"].astype(float).tolist() == rounded(rounded(inputs * inputs) + np.float32(1)).tolist()
+    # 1000 summands of 0.001 would vanish beside 1 in bfloat16 itself.
+    assert float(found["S"]) == pytest.approx(float(inputs.astype(float).sum()), rel=2**-8)
+
+
+def test_fixed_point_rounds_inputs_and_the_result_of_each_einsum() -> None:
+    cascade = parse("cascade x\ninput A[k]\nB[k] = A[k] * A[k] * A[k]\nS = B[k]\noutput B S\n")
+    spec = FixedPoint.parse(NARROW)
+    found = cascade.evaluate({"A": [0.3, -1.7, 100.0]}, dtype=spec)
+    codes = spec.quantize([0.3, -1.7, 100.0])
+    cubes = spec.quantize(spec.to_real(codes) ** 3)
+    assert found["B"].tolist() == spec.to_real(cubes).tolist()
+    assert found["B"][2] == spec.max_value
+    assert found["S"] == spec.to_real(spec.quantize(spec.to_real(cubes).sum()))
+    assert found["S"] == cascade.evaluate({"A": [0.3, -1.7, 100.0]}, dtype=NARROW)["S"]
+
+
+def test_attention_in_fixed_point_is_off_by_a_few_steps() -> None:
+    rng = np.random.default_rng(9)
+    q, k, v = (rng.normal(size=(16, 8)) / 2 for _ in range(3))
+    found = load_cascade("attention-1pass").evaluate(
+        {"Q": q, "K": k, "V": v}, {"M0": 4}, "s24f16,nearest_even,saturate"
+    )
+    error = np.abs(found["AV"] - attention(q, k, v)).max()
+    assert 0 < error < 20 * 2.0**-16
+
+
+def test_twelve_heads_of_a_thousand_tokens_take_seconds() -> None:
+    text = str(load_cascade("attention-3pass")).replace("[p,", "[h,p,").replace("[p]", "[h,p]").replace("[m,", "[h,m,")
+    rng = np.random.default_rng(10)
+    q, k, v = (rng.normal(size=(12, 1024, 64)).astype(np.float32) / 3 for _ in range(3))
+    start = time.process_time()
+    found = parse(text).evaluate({"Q": q, "K": k, "V": v}, dtype="float32")["AV"]
+    assert time.process_time() - start < 15  # about 1; the margin is for a busy machine
+    np.testing.assert_allclose(found[5, :20], attention(q[5, :20], k[5], v[5]), rtol=1e-4, atol=1e-5)
+
+
 def test_infinite_inputs_mask_their_keys() -> None:
     x = np.array([[0.0, -math.inf, 1.0]])
     a = load_cascade("softmax-3pass").evaluate({"QK": x})["A"]
@@ -190,10 +314,14 @@ def _slow_einsum(einsum: Einsum, tensors: Any, sizes: Mapping[str, int], bound: 
                 return float(sizes[node.symbol])
             if isinstance(node, Access):
                 return tensors[node.tensor][tuple(map(at, node.indices))]
+            if isinstance(node, RankValue):
+                return float(at(Index.of(node.rank)))
+            assert isinstance(node, Operation)
             operands = [value(each) for each in node.operands]
             plain: dict[str, Callable[..., float]] = {
                 "add": lambda a, b: a + b, "subtract": lambda a, b: a - b, "multiply": lambda a, b: a * b,
                 "divide": lambda a, b: a / b, "max": max, "exp": math.exp,
+                "select": lambda c, a, b: a if c else b, "at_most": lambda a, b: float(a <= b),
             }  # fmt: skip
             return plain[node.operator](*operands)
 
@@ -214,6 +342,8 @@ def _slow_einsum(einsum: Einsum, tensors: Any, sizes: Mapping[str, int], bound: 
             "A[i,j] * A[i,j]",
             "A[i,i] * C[j]", "(A[i,j] + C[j]) * B[j,k]", "A[i,j1*J0+j0] * B[j1*J0+j0,k]", "A[i,j0+j1*J0] * 3",
             "C[2*j1+j0-j0] * A[i,j]", "exp(A[i,j] - C[j]) * B[j,k]", "A[i,0] * B[j,k]", "A[I-1-i,j] / J",
+            "A[i,j] * (j - i)", "i * B[j,k]", "i * j", "select(A[i,j] <= k, A[i,j], k - C[j]) * B[j,k]",
+            "(i <= j) * A[i,j]",
         ]
     ),
     left=st.permutations(["i", "j", "k", "j1", "j0"]),

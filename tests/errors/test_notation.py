@@ -15,6 +15,10 @@ from accel.cascade import Cascade, Einsum, Reduction, Tensor, cascade_names, loa
 from accel.errors import InputError
 from accel.expression import Access, Index, Number, Operation
 from accel.notation import parse
+from accel.zoo import ZooEntry
+from mapping.graph import pass_graph
+from mapping.plot_graph import draw_graph
+from mapping.traffic import least_traffic
 
 ONES = np.ones
 K = Access(tensor="A", indices=(Index.of("k"),))
@@ -275,7 +279,7 @@ cascade x
   Z[p] = A[p,m] :: maximum[m]
 """,
         """\
-x.ein:3:20: a reduction must be one of add, max, min, not 'maximum'; did you mean 'max'?
+x.ein:3:20: a reduction must be one of add, max, min, top, not 'maximum'; did you mean 'max'?
   3 |   Z[p] = A[p,m] :: maximum[m]
     |                    ^
 """,
@@ -390,7 +394,7 @@ cascade x
   Z[m] = A[m] * scaled
 """,
         """\
-x.ein:3:17: scaled is neither a tensor without ranks nor a size (sizes are in capitals); did you mean 'scale'?
+x.ein:3:17: scaled is neither a tensor without ranks, a parameter, a rank nor a size (sizes are in capitals); did you mean 'scale'?
   3 |   Z[m] = A[m] * scaled
     |                 ^
 """,
@@ -580,7 +584,7 @@ cascade x
   Y[m] = A[m]
 """,
         """\
-x.ein:4:3: expected an operator (+, -, *, /) or ')', not 'Y'; close the bracket on the line before
+x.ein:4:3: expected an operator (+, -, *, / or a comparison) or ')', not 'Y'; close the bracket on the line before
   4 |   Y[m] = A[m]
     |   ^
 """,
@@ -667,6 +671,448 @@ x.ein:2:3: expected an Einsum, 'input' or 'output', not '3'
     |   ^
 """,
     ),
+    "an unknown function with definitions about": (
+        """\
+cascade x
+  input A[p,m]
+  define cube(x) = x * x * x
+  Z[p,m] = cub(A[p,m])
+""",
+        """\
+x.ein:4:12: unknown function cub; did you mean 'cube'?
+  4 |   Z[p,m] = cub(A[p,m])
+    |            ^
+""",
+    ),
+    "a definition with the wrong number of operands": (
+        """\
+cascade x
+  input A[p,m]
+  define ratio(a, b) = a / b
+  Z[p,m] = ratio(A[p,m])
+""",
+        """\
+x.ein:4:12: ratio must have 2 operands, not 1; give it 2
+  4 |   Z[p,m] = ratio(A[p,m])
+    |            ^
+""",
+    ),
+    "a definition defined twice": (
+        """\
+cascade x
+  input A[p,m]
+  define f(a) = a
+  define f(a) = a + 1
+  Z[p,m] = f(A[p,m])
+""",
+        """\
+x.ein:4:10: f is defined already; use another name
+  4 |   define f(a) = a + 1
+    |          ^
+""",
+    ),
+    "a definition named like a function": (
+        """\
+cascade x
+  input A[p,m]
+  define exp(a) = a
+  Z[p,m] = exp(A[p,m])
+""",
+        """\
+x.ein:3:10: exp is defined already; use another name
+  3 |   define exp(a) = a
+    |          ^
+""",
+    ),
+    "a definition with an operand twice": (
+        """\
+cascade x
+  input A[p,m]
+  define f(a, a) = a
+  Z[p,m] = f(A[p,m], 1)
+""",
+        """\
+x.ein:3:15: operand a of f must be named once; use another name
+  3 |   define f(a, a) = a
+    |               ^
+""",
+    ),
+    "a definition that reads a tensor": (
+        """\
+cascade x
+  input A[p,m]
+  define f(a) = a - A[p,m]
+  Z[p,m] = f(A[p,m])
+""",
+        """\
+x.ein:3:21: a definition must read its operands only, not A[p,m]; make it an operand
+  3 |   define f(a) = a - A[p,m]
+    |                     ^
+""",
+    ),
+    "a definition that calls itself": (
+        """\
+cascade x
+  input A[p,m]
+  define f(a) = f(a) + 1
+  Z[p,m] = f(A[p,m])
+""",
+        """\
+x.ein:3:17: unknown function f; known: abs, cos, erf, exp, floor, log, log1p, max, min, pow, relu, round, rsqrt, select, sigmoid, sin, sqrt, tanh
+  3 |   define f(a) = f(a) + 1
+    |                 ^
+""",
+    ),
+    "a parameter declared twice": (
+        """\
+cascade x
+  input A[p,m]
+  param tau = 1  tau = 2
+  Z[p,m] = A[p,m] * tau
+""",
+        """\
+x.ein:3:18: parameter tau must be declared once; remove one of the two declarations
+  3 |   param tau = 1  tau = 2
+    |                  ^
+""",
+    ),
+    "a parameter named like a tensor": (
+        """\
+cascade x
+  input A[p,m]
+  param A = 1
+  Z[p,m] = A[p,m]
+""",
+        """\
+x.ein:3:9: A is a tensor and cannot be a parameter as well; give the parameter another name
+  3 |   param A = 1
+    |         ^
+""",
+    ),
+    "a parameter named like a rank": (
+        """\
+cascade x
+  input A[p,m]
+  param m = 1
+  Z[p,m] = A[p,m]
+""",
+        """\
+x.ein:3:9: m is a rank and cannot be a parameter as well; give the parameter another name
+  3 |   param m = 1
+    |         ^
+""",
+    ),
+    "a parameter of mixed letters": (
+        """\
+cascade x
+  input A[p,m]
+  param Tau = 1
+  Z[p,m] = A[p,m] * Tau
+""",
+        """\
+x.ein:3:9: a parameter must be in small letters (a real number) or in capitals (a size), not Tau; write tau or TAU
+  3 |   param Tau = 1
+    |         ^
+""",
+    ),
+    "a size that is no whole number": (
+        """\
+cascade x
+  input A[p,m]
+  param W = 2.5
+  Z[p] = A[p,m] where m < W
+""",
+        """\
+x.ein:3:9: parameter W must be a whole number of at least 1, not 2.5; small letters name a real number
+  3 |   param W = 2.5
+    |         ^
+""",
+    ),
+    "a parameter without a value": (
+        """\
+cascade x
+  input A[p,m]
+  param tau
+  Z[p,m] = A[p,m] * tau
+""",
+        """\
+x.ein:3:12: expected '=', not the end of the line
+  3 |   param tau
+    |            ^
+""",
+    ),
+    "a misspelled parameter": (
+        """\
+cascade x
+  input A[p,m]
+  param scale = 1
+  Z[p,m] = A[p,m] * scal
+""",
+        """\
+x.ein:4:21: scal is neither a tensor without ranks, a parameter, a rank nor a size (sizes are in capitals); did you mean 'scale'?
+  4 |   Z[p,m] = A[p,m] * scal
+    |                     ^
+""",
+    ),
+    "a comparison without parentheses": (
+        """\
+cascade x
+  input A[p,m]
+  Z[p,m] = A[p,m] <= 2
+""",
+        """\
+x.ein:3:19: expected the end of the line, '-', '+', 'where' or '::', not '<='
+  3 |   Z[p,m] = A[p,m] <= 2
+    |                   ^
+""",
+    ),
+    "a top without a rank of its own": (
+        """\
+cascade x
+  input A[p,m]
+  Z[p] = A[p,m] :: top[m]
+""",
+        """\
+x.ein:3:20: top[m] must have one rank on the left that counts the largest values, but none of Z[p] is; write it as in T[p,j] = X[p,m] :: top[m]
+  3 |   Z[p] = A[p,m] :: top[m]
+    |                    ^
+""",
+    ),
+    "a top with two ranks of its own": (
+        """\
+cascade x
+  input A[p,m]
+  Z[p,i,j] = A[p,m] :: top[m]
+""",
+        """\
+x.ein:3:24: top[m] must have one rank on the left that counts the largest values, but 'i', 'j' of Z[p,i,j] are; write it as in T[p,j] = X[p,m] :: top[m]
+  3 |   Z[p,i,j] = A[p,m] :: top[m]
+    |                        ^
+""",
+    ),
+    "a top that is iterative": (
+        """\
+cascade x
+  input A[p,m]
+  Z[0,p] = 0
+  Z[j+1,p] = A[p,m] :: top[m]
+""",
+        """\
+x.ein:4:24: top[m] must have one rank on the left that counts the largest values, but Z[j+1,p] is iterative; write it as in T[p,j] = X[p,m] :: top[m]
+  4 |   Z[j+1,p] = A[p,m] :: top[m]
+    |                        ^
+""",
+    ),
+    "an unknown cascade to use": (
+        """\
+cascade inner
+  input X[p,m]
+  param tau = 1
+  G[p] = X[p,m] / tau :: max[m]
+cascade x
+  input A[p,m]
+  use iner(X = A) giving B
+""",
+        """\
+x.ein:7:7: no cascade ahead of this one is named iner; did you mean 'inner'?
+  7 |   use iner(X = A) giving B
+    |       ^
+""",
+    ),
+    "an input that is not bound": (
+        """\
+cascade inner
+  input X[p,m]
+  param tau = 1
+  G[p] = X[p,m] / tau :: max[m]
+cascade x
+  input A[p,m]
+  use inner(tau = 2) giving B
+""",
+        """\
+x.ein:7:7: input X[p,m] of inner is missing; write X = TENSOR
+  7 |   use inner(tau = 2) giving B
+    |       ^
+""",
+    ),
+    "a binding of nothing": (
+        """\
+cascade inner
+  input X[p,m]
+  param tau = 1
+  G[p] = X[p,m] / tau :: max[m]
+cascade x
+  input A[p,m]
+  use inner(X = A, tua = 2) giving B
+""",
+        """\
+x.ein:7:20: inner has nothing named tua to bind; did you mean 'tau'?
+  7 |   use inner(X = A, tua = 2) giving B
+    |                    ^
+""",
+    ),
+    "a tensor that comes later": (
+        """\
+cascade inner
+  input X[p,m]
+  param tau = 1
+  G[p] = X[p,m] / tau :: max[m]
+cascade x
+  input A[p,m]
+  use inner(X = B) giving G
+  B[p,m] = A[p,m]
+""",
+        """\
+x.ein:7:17: B is no tensor ahead of this line; known: A
+  7 |   use inner(X = B) giving G
+    |                 ^
+""",
+    ),
+    "a tensor with other ranks": (
+        """\
+cascade inner
+  input X[p,m]
+  param tau = 1
+  G[p] = X[p,m] / tau :: max[m]
+cascade x
+  input A[m]
+  use inner(X = A) giving B
+""",
+        """\
+x.ein:7:17: A must have 2 ranks as X[p,m] of inner, not 1; give another tensor
+  7 |   use inner(X = A) giving B
+    |                 ^
+""",
+    ),
+    "too many outputs": (
+        """\
+cascade inner
+  input X[p,m]
+  param tau = 1
+  G[p] = X[p,m] / tau :: max[m]
+cascade x
+  input A[p,m]
+  use inner(X = A) giving B, C
+""",
+        """\
+x.ein:7:7: inner gives G: name each of them once; write giving G
+  7 |   use inner(X = A) giving B, C
+    |       ^
+""",
+    ),
+    "two ranks that become one": (
+        """\
+cascade inner
+  input X[p,m]
+  param tau = 1
+  G[p] = X[p,m] / tau :: max[m]
+cascade x
+  input A[p,m]
+  B[m,i] = A[m,i]
+  use inner(X = B, p = i) giving C
+""",
+        """\
+x.ein:8:24: rank 'p' of inner must be one rank, not 'm' and 'i'; rename one
+  8 |   use inner(X = B, p = i) giving C
+    |                        ^
+""",
+    ),
+    "an output of a used cascade that is written again": (
+        """\
+cascade inner
+  input X[p,m]
+  param tau = 1
+  G[p] = X[p,m] / tau :: max[m]
+cascade x
+  input A[p,m]
+  use inner(X = A) giving B
+  B[p] = A[p,m]
+""",
+        """\
+x.ein:8:3: tensor B must be written once, but is written again (first on line 7); give the second one a name of its own
+  8 |   B[p] = A[p,m]
+    |   ^
+""",
+    ),
+    "a used cascade without giving": (
+        """\
+cascade inner
+  input X[p,m]
+  param tau = 1
+  G[p] = X[p,m] / tau :: max[m]
+cascade x
+  input A[p,m]
+  use inner(X = A)
+  Z = A[p,m]
+""",
+        """\
+x.ein:7:19: expected 'giving', not the end of the line
+  7 |   use inner(X = A)
+    |                   ^
+""",
+    ),
+    "two cascades of one name": (
+        """\
+cascade inner
+  input X[p,m]
+  param tau = 1
+  G[p] = X[p,m] / tau :: max[m]
+cascade inner
+  input X[p,m]
+  param tau = 1
+  G[p] = X[p,m] / tau :: max[m]
+""",
+        """\
+x.ein:5:9: cascade inner must stand once in a file; give the second one another name
+  5 | cascade inner
+    |         ^
+""",
+    ),
+    "a number for a tensor": (
+        """\
+cascade inner
+  input X[p,m]
+  param tau = 1
+  G[p] = X[p,m] / tau :: max[m]
+cascade x
+  input A[p,m]
+  use inner(X = 2) giving B
+""",
+        """\
+x.ein:7:13: X of inner must be bound to a name, not to 2; write X = NAME
+  7 |   use inner(X = 2) giving B
+    |             ^
+""",
+    ),
+    "an inner rank that meets another": (
+        """\
+cascade inner
+  input X[p,m]
+  S[q] = X[p,m] where p <= q
+cascade x
+  input A[q,m]
+  use inner(X = A) giving B
+""",
+        """\
+x.ein:6:7: two ranks of inner become 'q'; rename one of them: q = NAME
+  6 |   use inner(X = A) giving B
+    |       ^
+""",
+    ),
+    "definitions that grow past all bounds": (
+        """\
+cascade x
+  input A[p,m]
+  define f(a) = a * a + a * a + a * a + a * a
+  define g(a) = f(f(f(f(a))))
+  Z[p,m] = g(g(g(A[p,m])))
+""",
+        """\
+x.ein:4:17: an expression must have 5000 parts at most, but f makes it 8191; give its operands Einsums of their own
+  4 |   define g(a) = f(f(f(f(a))))
+    |                 ^
+""",
+    ),
 }
 
 
@@ -685,6 +1131,10 @@ def three_pass(**arrays: Any) -> Callable[..., Any]:
         return load_cascade("attention-3pass").evaluate(given, **options)
 
     return run
+
+
+def softpick(x: float = 1.0, **options: Any) -> Any:
+    return load_cascade("softpick").evaluate({"X": x * ONES((1, 4)), "V": ONES((4, 1))}, {"M0": 2}, **options)
 
 
 def one_pass() -> Cascade:
@@ -766,13 +1216,13 @@ to evaluate cascade attention-1pass, M0 = 4 must divide M = 10; use a tile size 
     "a whole-number type": (
         lambda: three_pass()(dtype="int8"),
         """\
-dtype must be one of float64, float32, float16, not int8; use float64 for a reference
+dtype must be one of float64, float32, float16, bfloat16 or a fixed-point format, not int8; use float64 for a reference
 """,
     ),
     "an unknown type": (
         lambda: three_pass()(dtype="bf17"),
         """\
-dtype must be one of float64, float32, float16, not bf17; use float64 for a reference
+dtype must be one of float64, float32, float16, bfloat16 or a fixed-point format, not bf17; use float64 for a reference
 """,
     ),
     "an unknown tensor to keep": (
@@ -804,6 +1254,62 @@ nowhere/x.ein must be a readable file: No such file or directory; check the path
         """\
 cascade attention-3pass has no Einsum 'QKK'; did you mean 'QK'?
 """,
+    ),
+    "a parameter that the cascade lacks": (
+        lambda: softpick(parameters={"epz": 1}),
+        "cascade softpick has no parameter 'epz'; did you mean 'eps'?\n",
+    ),
+    "a parameter that is no number": (
+        lambda: softpick(parameters={"eps": True}),
+        "parameter eps must be a number, not True; give a float\n",
+    ),
+    "a size among the parameters": (
+        lambda: softpick(parameters={"M0": 2}),
+        "cascade softpick has no parameter 'M0'; give it among the sizes\n",
+    ),
+    "a cascade that a file lacks": (
+        lambda: load_cascade("softpick:soft"),
+        "softpick holds no cascade 'soft'; did you mean 'softpick'?\n",
+    ),
+    "a fixed-point format of unknown rounding": (
+        lambda: softpick(dtype="s16f10,up,saturate"),
+        "a number format must read like s16f10,nearest_even,saturate, not 's16f10,up,saturate'; give sign and width, fraction bits, rounding (truncate, nearest_even, nearest_up) and overflow (saturate, wrap, error)\n",
+    ),
+    "an input out of the range of a format that must not overflow": (
+        lambda: softpick(dtype="s4f2,nearest_even,error", x=9.0),
+        "input X[p,m] cannot be stored: values of s4f2,nearest_even,error must be from -2.0 to 1.75, not 9.0; widen the format or let it saturate\n",
+    ),
+    "a result out of the range of a format that must not overflow": (
+        lambda: parse("cascade x\ninput A[m]\nZ = A[m]\n", file="x.ein").evaluate(
+            {"A": [1, 1]}, dtype="s4f2,nearest_even,error"
+        ),
+        "x.ein:3:1: Z cannot be stored: values of s4f2,nearest_even,error must be from -2.0 to 1.75, not 2.0; widen the format or let it saturate\n",
+    ),
+    "an undefined result in fixed point": (
+        lambda: parse("cascade x\ninput A[m]\nZ[m] = A[m] / A[m]\n", file="x.ein").evaluate(
+            {"A": [0]}, dtype="s4f2,nearest_even,saturate"
+        ),
+        "x.ein:3:1: Z[m] cannot be stored: values must be numbers, not NaN; mask or replace the NaN first\n",
+    ),
+    "a buffer too small for one row": (
+        lambda: least_traffic(load_cascade("softpick"), "m", {"P": 4, "M": 8, "F": 4, "M0": 2}, 5),
+        "the buffer must hold 25 words, which one row of softpick needs, not 5; enlarge it, or take smaller tiles\n",
+    ),
+    "a graph in another format": (
+        lambda: draw_graph(pass_graph(load_cascade("softpick"), "m"), "graph.pdf"),
+        "a graph must be drawn to a file that ends in .svg or .png, not graph.pdf; rename it\n",
+    ),
+    "a graph in a folder that is not there": (
+        lambda: draw_graph(pass_graph(load_cascade("softmax-naive"), "m"), "/nowhere/graph.svg"),
+        "/nowhere/graph.svg must be writable: No such file or directory; choose another path\n",
+    ),
+    "an entry of the zoo of an unknown template": (
+        lambda: ZooEntry(template="pointwize", contracted="gelu"),
+        "template must be one of pointwise, sum-normalised, exp-normalised, statistic-then-apply, kernel-state, select, normalisation, reduction, definition, not 'pointwize'; see accel.zoo.TEMPLATES\n",
+    ),
+    "an entry of the zoo without a form": (
+        lambda: ZooEntry(template="pointwise"),
+        "an entry of the zoo must have a contracted or a materialised form; name one\n",
     ),
 }
 

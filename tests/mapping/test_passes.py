@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from accel.cascade import Cascade, cascade_names, load_cascade
+from accel.cascade import Cascade, load_cascade
 from accel.errors import InputError
 from accel.expression import Index
 from accel.notation import parse
@@ -51,7 +51,7 @@ def over(rank: str, text: str) -> int:
     return passes(parse(text), rank).passes
 
 
-@pytest.mark.parametrize("name", cascade_names())
+@pytest.mark.parametrize("name", PUBLISHED)
 def test_packaged_cascades_have_the_published_number_of_passes(name: str) -> None:
     rank, number = PUBLISHED[name]
     cascade = load_cascade(name)
@@ -143,10 +143,30 @@ def test_an_input_revisited_in_a_later_pass_is_a_live_fiber() -> None:
         ("Y = A[k]\nZ[k] = A[k] * Y\nX = Z[k]\nU[k] = Z[k] - X\nV = U[k]\nW[k] = U[k] / V", 4),
         ("Y = A[k]\nX = A[k] :: max[k]\nZ[k] = A[k] * Y - X", 2),  # two reductions share a pass
         ("Z[k] = A[k] + 1", 1),
+        ("T[j] = A[k] :: top[k]\nZ[k] = select(A[k] >= T[J-1], A[k], 0)", 2),  # the largest are known at the end
+        ("T[j] = A[k] :: top[k]\nC[0] = 0\nC[j+1] = C[j] + T[j]\nZ[k] = A[k] - C[J]", 2),  # and may be summed in order
+        ("N[k] = 1 + k\nZ[k] = A[k] / N[k]", 1),  # coordinates are known beforehand
+        ("S = A[k] * k\nZ[k] = A[k] - S * k", 2),
+        ("S = A[k] where k < W\nZ[k] = A[k] * S", 1),  # a part of the fiber
+        ("S = A[k] where k < W\nZ[k] = A[k] * S where k < W", 2),  # to itself it is all there is
+        ("S = A[k] where k < K-1\nZ[k] = A[k] * S", 2),  # all but one element is taken as the fiber
+        ("S = A[k] where k < W\nY = S\nX = A[k] where k >= W\nZ[k] = A[k] * X * Y", 1),
+        ("L[k] = exp(A[k])\nD[i,k] = A[i] * L[k]", 2),  # each element meets all others
+        ("L[k] = exp(A[k])\nD[i,k] = A[i] * L[k] where k <= i\nS[i] = D[i,k]", 1),  # or all before it
+        ("L[k] = exp(A[k])\nD[i,k] = A[i] * L[k] where k <= i\nZ[i] = D[i,k]\nY[k] = D[i,k]", 1),
     ],
 )
 def test_prefixes_windows_and_single_elements_open_no_pass_but_whole_fibers_do(einsums: str, number: int) -> None:
     assert over("k", f"cascade x\ninput A[k]\n{einsums}\n") == number
+
+
+def test_a_pairing_names_what_each_element_meets() -> None:
+    (boundary,) = passes(parse("cascade x\ninput A[k]\nL[k] = exp(A[k])\nD[i,k] = A[i] * L[k]\n"), "k").boundaries
+    assert boundary.reasons == (
+        "each element meets L[k] of every other one: it needs every element of k in pass 1",
+        "every element of D[i,k] needs L[k]",
+        "so D[i,k] visits A[i] and L[k] again in pass 2",
+    )
 
 
 def test_a_mask_between_queries_and_keys_changes_no_pass() -> None:
@@ -183,7 +203,7 @@ def test_nested_partitions_are_followed_to_the_elements() -> None:
 # A second method: unroll into single operations, and give each the earliest (sweep, tile) that its operands allow.
 
 TILES = 8
-SIZES = {"M": 2 * TILES, "M1": TILES, "M0": 2}
+SIZES = {"M": 2 * TILES, "M1": TILES, "M0": 2, "J": 2, "P": 1}
 Time = tuple[int, int]
 NEVER: Time = (1, -1)
 
@@ -211,8 +231,14 @@ class Unrolled:
                 tile = where["m1"]
                 time = (time[0] + (time[1] > tile), tile)
                 self.sweeps = max(self.sweeps, time[0])
+            if not all(self.holds(each, where) for each in einsum.conditions):
+                continue
             output = tuple(at(index, where) for index in einsum.output.indices)
             times[output] = max(times.get(output, NEVER), time)
+
+    def holds(self, condition: Any, where: Mapping[str, int]) -> bool:
+        left, right = at(condition.left, where), at(condition.right, where)
+        return {"<": left < right, ">=": left >= right}[condition.comparison]
 
     def time(self, read: Any, where: Mapping[str, int]) -> Time:
         if read.tensor not in self.times:
@@ -229,15 +255,26 @@ def at(index: Index, where: Mapping[str, int]) -> int:
 def cascades(draw: Callable[..., Any]) -> Cascade:
     """Random cascades over m: values of elements, of tiles, of the whole fiber, and running ones."""
     elements, tiles, scalars = ["A[m1*M0+m0]"], list[str](), list[str]()
-    lines = ["cascade random", "  input A[m]"]
+    lines = ["cascade random", "  input A[m]", "  T[m1,m0] = A[m1*M0+m0]"]
     for number in range(draw(st.integers(1, 8))):
         name = f"T{number}"
-        kind = draw(st.sampled_from(["element", "tile", "whole", "running", "scalar", "summary"]))
+        kind = draw(
+            st.sampled_from(["element", "chosen", "place", "tile", "whole", "largest", "running", "scalar", "summary"])
+        )
         pick = draw(st.sampled_from(elements))
         other = draw(st.sampled_from(elements + tiles + scalars))
         if kind == "element":
             lines.append(f"  {name}[m1,m0] = {pick} * {other}")
             elements.append(f"{name}[m1,m0]")
+        elif kind == "chosen":
+            lines.append(f"  {name}[m1,m0] = select({pick} >= {other}, {draw(st.sampled_from(elements))}, m1)")
+            elements.append(f"{name}[m1,m0]")
+        elif kind == "place":
+            lines.append(f"  {name}[m1,m0] = m1 * M0 + m0 + P{draw(st.sampled_from(['', ' * m0']))}")
+            elements.append(f"{name}[m1,m0]")
+        elif kind == "largest":
+            lines.append(f"  {name}[j] = {pick} * {other} :: top[m1,m0]")
+            scalars.extend([f"{name}[0]", f"{name}[J-1]"])
         elif kind == "tile":
             lines.append(f"  {name}[m1] = {pick} - {other} :: max[m0]")
             tiles.append(f"{name}[m1]")
@@ -261,8 +298,6 @@ def cascades(draw: Callable[..., Any]) -> Cascade:
             else:
                 lines.append(f"  {name} = {left} / {right} :: max[m1]")
                 scalars.append(name)
-    if len(lines) == 2:
-        lines.append("  Z = A[m1*M0+m0]")
     return parse("\n".join(lines) + "\n")
 
 

@@ -84,12 +84,16 @@ class ComputeArray:
         Component of the cost table that its operators are charged to.
     operators : mapping of str to Operator
         What a PE computes: operations of the cascade notation (``multiply``, ``add``, ``max``, ``exp`` ...) and
-        ``multiply_add``, which serves a multiplication whose results are summed.
+        ``multiply_add``, which serves a multiplication whose results are summed. ``subtract_exp`` serves an exponential
+        of a difference where a unit subtracts and exponentiates in one pass.
+    parts : mapping of str to int
+        What one PE is made of, for area: entries of the cost table's ``areas`` and how many of each. Empty where the
+        area is not known.
 
     Raises
     ------
     InputError
-        A size is below 1, no register is left for tensors, or there is no operator.
+        A size is below 1, no register is left for tensors, there is no operator, or a part counts less than 1.
     """
 
     rows: int
@@ -98,6 +102,7 @@ class ComputeArray:
     working_registers: int
     component: str
     operators: Mapping[str, Operator]
+    parts: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -116,6 +121,13 @@ class ComputeArray:
             )
         if not self.operators:
             raise InputError("operators must name at least one operator", field=("operators",))
+        for part, count in self.parts.items():
+            if count < 1:
+                raise InputError(
+                    f"part {part!r} must count at least 1, not {count}",
+                    hint="leave out what is not there",
+                    field=("parts", part),
+                )
 
     @property
     def pes(self) -> int:

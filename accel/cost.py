@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from pathlib import Path
 from accel.errors import InputError, did_you_mean
 from accel.presets import load_preset, preset_names
 
-__all__ = ["ActionCost", "CostTable", "cost_table_names", "load_cost_table"]
+__all__ = ["ActionCost", "AreaCost", "CostTable", "cost_table_names", "load_cost_table"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +58,42 @@ class ActionCost:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AreaCost:
+    """The area of one part.
+
+    Parameters
+    ----------
+    area_um2 : float
+        Area, um2; not negative.
+    source : str
+        Where the number comes from.
+
+    Raises
+    ------
+    InputError
+        The area is negative or not finite, or no source is named.
+    """
+
+    area_um2: float
+    source: str
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        if not (math.isfinite(self.area_um2) and self.area_um2 >= 0):
+            raise InputError(
+                f"area_um2 must be a finite area in square micrometres, 0 or more, not {self.area_um2}",
+                hint="give the area of one part in um2",
+                field=("area_um2",),
+            )
+        if not self.source.strip():
+            raise InputError("source must name where the number comes from, but is empty", field=("source",))
+
+
+@dataclass(frozen=True, kw_only=True)
 class CostTable:
-    """The energy of every action of every component.
+    """The energy of every action of every component, and the area of parts where it is known.
 
     A component or an action without an entry is an error where it is asked for, never a silent zero.
 
@@ -70,6 +105,8 @@ class CostTable:
         What the table stands for and what it leaves out.
     components : mapping of str to mapping of str to ActionCost
         Component, then action.
+    areas : mapping of str to AreaCost
+        Part to its area; parts of a PE and memories.
 
     Raises
     ------
@@ -80,6 +117,7 @@ class CostTable:
     name: str
     description: str
     components: Mapping[str, Mapping[str, ActionCost]]
+    areas: Mapping[str, AreaCost] = dataclasses.field(default_factory=dict)
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -141,6 +179,20 @@ class CostTable:
                 hint="add per_bits to the entry",
             )
         return entry.energy_pj * bits / entry.per_bits
+
+    def area_um2(self, part: str) -> float:
+        """Return the area of one part, um2.
+
+        Raises
+        ------
+        InputError
+            The table has no area for it.
+        """
+        if part not in self.areas:
+            raise InputError(
+                f"cost table {self.name!r} must have an area for part {part!r}", hint=did_you_mean(part, self.areas)
+            )
+        return self.areas[part].area_um2
 
 
 def load_cost_table(name_or_path: str | Path) -> CostTable:

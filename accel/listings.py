@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from accel.arch import architecture_names, load_architecture
-from accel.cascade import cascade_names, load_cascade
+from accel.configuration import load_study, study_names
 from accel.cost import cost_table_names, load_cost_table
 
-__all__ = ["architectures", "cascades", "technologies"]
-
-
-def cascades() -> list[dict[str, str]]:
-    """Return the packaged cascades with the first sentence of their description."""
-    return [{"name": name, "description": _first_sentence(load_cascade(name).description)} for name in cascade_names()]
+__all__ = ["architectures", "studies", "technologies"]
 
 
 def architectures() -> list[dict[str, str]]:
@@ -37,6 +32,11 @@ def technologies() -> list[dict[str, str]]:
     return [
         {"name": name, "description": _first_sentence(load_cost_table(name).description)} for name in cost_table_names()
     ]
+
+
+def studies() -> list[dict[str, str]]:
+    """Return the packaged studies, by cost setting, with the first sentence of their description."""
+    return [{"name": name, "description": _first_sentence(load_study(name).description)} for name in study_names()]
 
 
 def _first_sentence(text: str) -> str:

@@ -6,16 +6,18 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 
 from accel.arch import Architecture, ComputeArray
 from accel.cascade import Cascade, Einsum
 from accel.errors import InputError, Problem, did_you_mean
-from accel.expression import Access
+from accel.expression import Access, Operation, accesses
 from accel.schedule import Level, Plan
 
 __all__ = ["Bound", "Step", "bind"]
 
 _FUSED = "multiply_add"
+_SHIFTED_EXP = "subtract_exp"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,20 +108,54 @@ class Bound:
                 if access.tensor == tensor:
                     yield step, access
 
+    def reduced_ranks(self, step: Step) -> tuple[str, ...]:
+        """Return the split ranks over whose tiles an Einsum goes on reducing into the same values."""
+        reduced = set(step.einsum.reduction.ranks) if step.einsum.reduction else set()
+        return tuple(rank for rank, parts in self.plan.splits.items() if {rank, *parts[:-1]} & reduced)
+
+    @cached_property
+    def circular_groups(self) -> frozenset[int]:
+        """Groups whose slots read from each other for the same tile, so that no order of their turns suits all."""
+        sources: dict[int, dict[int, set[int]]] = {}
+        for step in self.steps.values():
+            for access in step.einsum.reads:
+                maker = self.steps.get(access.tensor)
+                if maker is None or (maker.group, maker.offset) != (step.group, step.offset):
+                    continue
+                earlier = maker.einsum.iterative_rank and not self.is_fresh(access) and not access.final_ranks
+                if maker.slot != step.slot and not earlier:
+                    sources.setdefault(step.group, {}).setdefault(step.slot, set()).add(maker.slot)
+        return frozenset(group for group, slots in sources.items() if _is_circular(slots))
+
     def is_fresh(self, access: Access) -> bool:
         """Return whether an access reads the very value that its Einsum makes for the same tile."""
         step = self.steps.get(access.tensor)
         return step is not None and access.indices == step.einsum.output.indices
 
 
+def _is_circular(sources: Mapping[int, set[int]]) -> bool:
+    try:
+        TopologicalSorter(sources).prepare()
+    except CycleError:
+        return True
+    return False
+
+
 def operators(einsum: Einsum, array: ComputeArray) -> Counter[str]:
     """Return the operators of ``array`` that one point of ``einsum`` takes.
 
-    A multiplication whose results are summed is one ``multiply_add`` where the array has it.
+    A product that is summed is one ``multiply_add`` where the array has it, and an exponential of a difference one
+    ``subtract_exp``. A product inside another operation is not what is summed.
     """
     found = Counter(einsum.map_operations)
+    if _SHIFTED_EXP in array.operators:
+        pairs = min(found["exp"], found["subtract"])
+        found.subtract({"exp": pairs, "subtract": pairs})
+        found[_SHIFTED_EXP] += pairs
     if einsum.reduction is not None:
-        if einsum.reduction.operator == "add" and found["multiply"] and _FUSED in array.operators:
+        root = einsum.expression
+        is_product = isinstance(root, Operation) and root.operator == "multiply" and bool(accesses(root))
+        if einsum.reduction.operator == "add" and is_product and _FUSED in array.operators:
             found["multiply"] -= 1
             found[_FUSED] += 1
         else:

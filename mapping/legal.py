@@ -1,8 +1,9 @@
-"""What makes a schedule illegal: a buffer or a register file too small, or an Einsum that runs before what it reads."""
+"""What makes a schedule illegal: a buffer or a register file too small, an Einsum too early, a value lost."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -94,7 +95,43 @@ def problems(tiling: Tiling) -> list[Problem]:
         Problem(message=shortfall.message(), hint=_way_out(tiling, shortfall.memory))
         for shortfall in shortfalls(tiling)
     ]
-    return [*found, *order_problems(tiling)]
+    return [*found, *order_problems(tiling), *_lost_problems(tiling)]
+
+
+def _lost_problems(tiling: Tiling) -> Iterator[Problem]:
+    """Yield each running value that is not kept until its next step."""
+    bound, plan = tiling.bound, tiling.bound.plan
+    for step in bound.steps.values():
+        rank = step.einsum.iterative_rank
+        if rank is None or rank not in plan.loops or tiling.iterations(rank) == 1:
+            continue
+        residence = plan.residency[step.name]
+        if residence.level is Level.STREAM:
+            yield Problem(
+                message=f"running tensor {step.name!r} must be kept until the next step of {rank!r}, but is streamed",
+                hint="use level buffer",
+            )
+        if _overwritten(tiling, step, rank):
+            yield Problem(
+                message=f"running tensor {step.name!r} must be kept until the next step of {rank!r}, but is kept "
+                f"within {residence.within!r}, a loop inside it",
+                hint=f"keep it within {rank!r} or a loop around it",
+            )
+
+
+def _overwritten(tiling: Tiling, step: Step, rank: str) -> bool:
+    """Return whether a running value makes room for one of another tile before the next step of ``rank``."""
+    plan = tiling.bound.plan
+    within = plan.residency[step.name].within
+    if within not in plan.loops:
+        return False
+    between = plan.loops[plan.loops.index(rank) + 1 : plan.loops.index(within) + 1]
+    cut = tiling.split_ranks(step.name)
+    # A loop inside another of its rank iterates as often as its tile size says, unless there are fewer tiles in all.
+    return any(
+        plan.split_of[loop] in cut and min(tiling.tiles.get(loop, math.inf), tiling.iterations(loop)) > 1
+        for loop in between
+    )
 
 
 def order_problems(tiling: Tiling) -> Iterator[Problem]:
@@ -127,8 +164,7 @@ def _completed_late(tiling: Tiling, maker: Step, reader: Step) -> str | None:
     for rank, parts in bound.plan.splits.items():
         if rank in bound.missing(reader) or tiling.iterations(parts[-2]) == 1:
             continue
-        reduced = maker.einsum.reduction.ranks if maker.einsum.reduction else ()
-        if rank in bound.missing(maker) or {rank, *parts[:-1]} & set(reduced):
+        if rank in bound.missing(maker) or rank in bound.reduced_ranks(maker):
             return rank
     return None
 
@@ -157,10 +193,19 @@ def _before(bound: Bound, maker: Step, reader: Step, distance: int) -> bool:
         return maker.group < reader.group
     if maker.slot == reader.slot:
         return maker.array == reader.array and maker.order < reader.order
-    # In slots that alternate cycle by cycle a value may be used right after it is made, if both take the same points.
-    streamed = bound.plan.residency[maker.name].level is Level.STREAM
-    in_lockstep = maker.einsum.reduction is None and set(maker.einsum.ranks) == set(reader.einsum.ranks)
-    return streamed and in_lockstep and distance == 0 and maker.array == reader.array
+    # Slots that alternate take their turns cycle by cycle, makers before readers. Point by point, a reader keeps behind
+    # a maker that takes the same points in the same order, begins at once, and is no slower. A tile gets to the buffer
+    # only when its maker is done.
+    return (
+        distance == 0
+        and maker.array == reader.array
+        and bound.plan.residency[maker.name].level is not Level.BUFFER
+        and maker.einsum.reduction is None
+        and maker.einsum.ranks == reader.einsum.ranks
+        and maker.order == 0
+        and maker.point_cycles <= reader.point_cycles
+        and maker.group not in bound.circular_groups
+    )
 
 
 def _too_early(tiling: Tiling, maker: Step, reader: Step, access: Access, distance: int, soonest: int) -> Problem:

@@ -314,7 +314,7 @@ def _dram_actions(tiling: Tiling, tiles: Counter[TileClass], costs: CostTable) -
     word_bits = bound.architecture.dram.word_bits
     for tensor in (each.name for each in bound.cascade.inputs):
         if bound.plan.residency[tensor].level is Level.BUFFER:
-            words = _whole(tiling, tensor, word_bits) * tiling.fetches(tensor)
+            words = tiling.workload.instances * tiling.fetched_rows(tensor, word_bits)
             yield _moved(tiling, costs, "dram", "read", tensor, None, words)
             continue
         for step in bound.steps.values():
@@ -340,7 +340,7 @@ def _buffer_actions(tiling: Tiling, tiles: Counter[TileClass], costs: CostTable)
     row_bits = bound.architecture.buffer.row_bits
     in_buffer = {name for name, each in bound.plan.residency.items() if each.level is Level.BUFFER}
     for tensor in sorted(in_buffer & bound.inputs):
-        rows = _whole(tiling, tensor, row_bits) * tiling.fetches(tensor)
+        rows = tiling.workload.instances * tiling.fetched_rows(tensor, row_bits)
         yield _moved(tiling, costs, "buffer", "write", tensor, None, rows)
     for step in bound.steps.values():
         for access in step.reads:
@@ -350,5 +350,9 @@ def _buffer_actions(tiling: Tiling, tiles: Counter[TileClass], costs: CostTable)
         if step.name in in_buffer:
             rows = _tile_rows(tiling, step, step.einsum.output.ranks, tiles, row_bits)
             yield _moved(tiling, costs, "buffer", "write", step.name, step.name, rows)
+            if bound.reduced_ranks(step):  # each tile but the first of a sum reads what the one before left
+                begun = _whole(tiling, step.name, row_bits)
+                if rows > begun:
+                    yield _moved(tiling, costs, "buffer", "read", step.name, step.name, rows - begun)
             if step.name in bound.cascade.outputs:
                 yield _moved(tiling, costs, "buffer", "read", step.name, None, rows)

@@ -243,10 +243,11 @@ def _memory_bound(tiling: Tiling) -> float:
     bound = tiling.bound
     values = 0
     for tensor in (*(each.name for each in bound.cascade.inputs), *bound.cascade.outputs):
-        ranks = tiling.tensor_ranks(tensor)
-        wholes = {rank: tiling.size(rank) for rank in bound.plan.splits}
-        kept = bound.plan.residency[tensor].within is not None and tensor in bound.inputs
-        values += math.prod(tiling.extent(rank, wholes) for rank in ranks) * (tiling.fetches(tensor) if kept else 1)
+        if bound.plan.residency[tensor].within is not None and tensor in bound.inputs:
+            values += tiling.fetched_rows(tensor, bound.architecture.width_bits)
+        else:
+            wholes = {rank: tiling.size(rank) for rank in bound.plan.splits}
+            values += math.prod(tiling.extent(rank, wholes) for rank in tiling.tensor_ranks(tensor))
     bits = tiling.workload.instances * values * bound.architecture.width_bits
     return bound.architecture.memory_cycles(bits)
 
@@ -354,7 +355,7 @@ def search(
             f"the objective must be one of {', '.join(known)}, not {str(objective)!r}",
             hint="use latency",
         )
-    bound = bind(cascade, architecture, plan or find_plan(cascade))
+    bound = bind(cascade, architecture, plan or find_plan(cascade, architecture))
     fixed = dict(tiles or {})
     _check_fixed(bound.plan, fixed)
     table = costs or load_cost_table(architecture.technology)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import permutations
 
+from accel.arch import Architecture
 from accel.cascade import Cascade, Einsum, load_cascade
 from accel.errors import InputError
 from accel.schedule import Group, Plan, load_template, template_names
+from mapping.bound import operators
 
 __all__ = ["find_plan", "match", "rename"]
 
@@ -79,23 +81,42 @@ def rename(plan: Plan, names: Mapping[str, str]) -> Plan:
     )
 
 
-def find_plan(cascade: Cascade) -> Plan:
+def find_plan(cascade: Cascade, architecture: Architecture | None = None) -> Plan:
     """Return the plan of the first packaged template whose cascade has the structure of ``cascade``.
+
+    Parameters
+    ----------
+    cascade : Cascade
+        The cascade to run.
+    architecture : Architecture, optional
+        Where it runs: a template whose operators its arrays have comes before one that it cannot run.
 
     Raises
     ------
     InputError
-        No template fits.
+        No template fits the cascade.
     """
-    served = []
+    served, plans = [], []
     for name in template_names():
         template = load_template(name)
         names = match(load_cascade(template.cascade), cascade)
         if names is not None:
-            return rename(template.plan, names)
+            plans.append(rename(template.plan, names))
         served.append(template.cascade)
-    raise InputError(
-        f"cascade {cascade.name!r} must have the structure of a schedule template to be mapped; templates are for "
-        f"{', '.join(dict.fromkeys(served))}",
-        hint="map one of those, or write a schedule and price it with mapping.model.price",
+    if not plans:
+        raise InputError(
+            f"cascade {cascade.name!r} must have the structure of a schedule template to be mapped; templates are for "
+            f"{', '.join(dict.fromkeys(served))}",
+            hint="map one of those, or write a schedule and price it with mapping.model.price",
+        )
+    # Where none runs, the first says what the architecture lacks.
+    return next((plan for plan in plans if architecture is None or _runs(cascade, architecture, plan)), plans[0])
+
+
+def _runs(cascade: Cascade, architecture: Architecture, plan: Plan) -> bool:
+    """Return whether the arrays of the architecture have what the plan asks of them."""
+    arrays = architecture.arrays
+    return all(
+        array in arrays and operators(cascade.einsum(name), arrays[array]).keys() <= arrays[array].operators.keys()
+        for name, array in plan.binding.items()
     )

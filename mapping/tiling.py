@@ -220,21 +220,29 @@ class Tiling:
             kept[rank] = min(kept[rank], self.span(loop))
         return kept
 
-    def fetches(self, tensor: str) -> int:
-        """Return how often each tile of an input in the buffer is fetched for one instance.
+    def fetched_rows(self, tensor: str, row_bits: int) -> int:
+        """Return the rows that an input in the buffer is fetched by for one instance, tile by tile.
 
-        It is fetched again in each iteration of a loop over another rank, unless what it keeps stays the same.
+        What one iteration of its ``within`` loop touches is fetched when that iteration begins, unless the one before
+        touched the same.
         """
-        plan = self.bound.plan
-        own = self.split_ranks(tensor)
-        outside = self._outside(plan.residency[tensor])
-        changing = [
-            index for index, loop in enumerate(outside) if plan.split_of[loop] in own and self.iterations(loop) > 1
-        ]
-        if not changing:
-            return 1
-        others = {plan.split_of[loop]: loop for loop in outside[: changing[-1]] if plan.split_of[loop] not in own}
-        return math.prod(self.iterations(loop) for loop in others.values())
+        plan, own = self.bound.plan, self.split_ranks(tensor)
+
+        def nest(loops: tuple[str, ...], wholes: Mapping[str, int]) -> tuple[int, int]:
+            """Return how many different regions follow each other, and their rows."""
+            if not loops:
+                return 1, self.region_rows(tensor, wholes, row_bits)
+            rank, span = plan.split_of[loops[0]], self.span(loops[0])
+            trips = -(-wholes[rank] // span)
+            last = nest(loops[1:], {**wholes, rank: wholes[rank] - (trips - 1) * span})
+            if trips == 1:
+                return last
+            before = nest(loops[1:], {**wholes, rank: span})
+            if rank not in own and before[0] == last[0] == 1:
+                return last
+            return before[0] * (trips - 1) + last[0], before[1] * (trips - 1) + last[1]
+
+        return nest(self._outside(plan.residency[tensor]), {rank: self.size(rank) for rank in plan.splits})[1]
 
     @cached_property
     def occupancy_bits(self) -> Mapping[str, int]:

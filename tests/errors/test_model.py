@@ -43,6 +43,14 @@ def priced(given=PLAN, architecture=CLOUD, **tiles):
     return price(CASCADE, architecture, schedule, WORKLOAD)
 
 
+def slow_products(architecture):
+    """Return the architecture with products on its 1D array that take longer than the sums that take them up."""
+    array = architecture.arrays["1d"]
+    operators = {**array.operators, "multiply": Operator(cycles=3, actions={"multiply": 1})}
+    arrays = {**architecture.arrays, "1d": dataclasses.replace(array, operators=operators)}
+    return dataclasses.replace(architecture, arrays=arrays)
+
+
 def message_of(action):
     with pytest.raises(InputError) as caught:
         action()
@@ -110,6 +118,24 @@ WRONG = {
             "'SPD' must run after 'RD' of the tile 1 before, from which it reads RD[p,m1], but its tile offset is"
             " 1 and must be at least 2; raise the offset of 'SPD' to 2, or let the loop over p1 run over more "
             "tiles"
+        ),
+    ),
+    "a running tensor that is streamed": (
+        lambda: priced(plan(residency={**PLAN.residency, "RD": Residence(level=Level.STREAM)})),
+        "running tensor 'RD' must be kept until the next step of 'm1', but is streamed; use level buffer",
+    ),
+    "a running tensor kept in an inner loop": (
+        lambda: priced(plan(residency={**PLAN.residency, "RD": Residence(level=Level.BUFFER, within="p1")})),
+        (
+            "running tensor 'RD' must be kept until the next step of 'm1', but is kept within 'p1', a loop inside it; "
+            "keep it within 'm1' or a loop around it"
+        ),
+    ),
+    "an Einsum that overtakes its slower maker in the other slot": (
+        lambda: priced(architecture=slow_products(FPGA), m0=8, p0=8, p1=4),
+        (
+            "'RNV' must run after 'SPNV' of the same tile, from which it reads SPNV[p,m1,f], but its tile offset is 3 "
+            "and must be at least 4; raise the offset of 'RNV' to 4"
         ),
     ),
     "an input in registers": (
@@ -296,7 +322,7 @@ FILES = {
         FPGA,
         ("arrays.2d.rows:", "arrays.2d.raws:"),
         (
-            "file.yaml:91:3: a source must belong to a field, but 'arrays.2d.raws' is none; did you mean "
+            "file.yaml:93:3: a source must belong to a field, but 'arrays.2d.raws' is none; did you mean "
             "'arrays.2d.rows'?"
         ),
     ),

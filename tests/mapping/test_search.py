@@ -184,3 +184,15 @@ def test_every_shipped_model_is_mapped(model, arch, length):
     found = search(CASCADE, load_architecture(arch), workload)
     assert 0 <= found.gap < 0.6
     assert found.result.energy_pj > 0
+
+
+@pytest.mark.parametrize(
+    "name", ["edge", "flat-cloud", "flat-cloud-split-exp", "fpga-8x8", "fusemax-cloud", "tpu-like"]
+)
+def test_every_packaged_architecture_can_be_mapped_by_a_template_that_it_can_run(name):
+    workload = Workload(name="w", batch=1, heads=2, kv_heads=1, queries=300, keys=300, query_key_dim=32, value_dim=48)
+    architecture = load_architecture(name)
+    found = search(load_cascade("attention-1pass"), architecture, workload)
+    assert found.result.latency_cycles > 0
+    on_matrix = {each.einsum for each in found.result.einsums if each.array == "2d"}
+    assert on_matrix == ({"BQK", "SLNV"} if "max" not in architecture.arrays["2d"].operators else on_matrix | {"SLN"})

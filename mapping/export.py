@@ -1,0 +1,42 @@
+"""Results as comma-separated values: one row for each unit, component, action, tensor and Einsum."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+from accel.errors import InputError
+from accel.result import Result
+
+__all__ = ["ACTION_HEADS", "actions_csv", "write_actions_csv"]
+
+ACTION_HEADS = ("unit", "component", "action", "tensor", "einsum", "count", "energy_pj")
+"""Columns of the file; ``einsum`` is empty for transfers between DRAM and buffer."""
+
+
+def actions_csv(result: Result) -> str:
+    """Return the actions of a result as comma-separated values with a row of heads; numbers read back exactly."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(ACTION_HEADS)
+    for each in result.actions:
+        writer.writerow(
+            [each.unit, each.component, each.action, each.tensor, each.einsum or "", each.count, repr(each.energy_pj)]
+        )
+    return text.getvalue()
+
+
+def write_actions_csv(result: Result, file: str | Path) -> None:
+    """Write ``actions_csv`` to a file.
+
+    Raises
+    ------
+    InputError
+        The file cannot be written.
+    """
+    path = Path(file)
+    try:
+        path.write_text(actions_csv(result), encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path} must be writable: {error.strerror}", hint="check the folder") from None

@@ -20,6 +20,7 @@ from accel.norm_unit import NormUnit
 from accel.result import Result
 from accel.schedule import Schedule, ScheduleTemplate
 from accel.softmax_unit import SoftmaxUnit
+from accel.sweep import SweepFile
 from accel.workload import Workload
 
 
@@ -40,6 +41,7 @@ def described(cls: type) -> set[type]:
 ROOTS = (
     ActivationUnit,
     NormUnit,
+    SweepFile,
     MantissaUnit,
     Architecture,
     CostTable,

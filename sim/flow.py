@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from accel.arch import load_architecture
+from accel.arch import Architecture, load_architecture
 from accel.cascade import Cascade, load_cascade
-from accel.cost import load_cost_table
+from accel.cost import CostTable, load_cost_table
 from accel.errors import InputError
 from accel.softmax_unit import SoftmaxUnit
-from accel.workload import Workload, read_hugging_face_config
+from accel.workload import AttentionModel, Workload, read_hugging_face_config
 from mapping.passes import passes
 from mapping.search import SearchResult, search
 from rtl.axi import AxisWrapper
@@ -60,61 +61,82 @@ def run_flow(path: Path, folder: Path, *, toolchain: Toolchain, cache: Path, on_
         The simulation hung or failed; a difference between hardware and prediction is no error but an outcome.
     """
     on_step(Step.READ)
-    run = load_run_file(path)
-    model = read_hugging_face_config(run.model)
-    workload = model.workload(batch=run.batch, length=run.sequence_length)
-    cascades = [load_cascade(name) for name in run.cascades]
-    scheduled = load_cascade(run.schedule.cascade)
-    architectures = [load_architecture(name) for name in run.schedule.architectures]
-    costs = load_cost_table(run.simulation.technology)
-    head = load_head(run.head, tokens=run.sequence_length, dimension=workload.query_key_dim)
-
+    inputs = _read(path)
+    run, unit = inputs.run, inputs.run.softmax
     on_step(Step.SCHEDULE)
-    schedules = {each.name: search(scheduled, each, workload) for each in architectures}
+    schedules = {each.name: search(inputs.scheduled, each, inputs.workload) for each in inputs.architectures}
     on_step(Step.ANALYSE)
-    summaries = tuple(_summarise(each, workload, next(iter(schedules.values()))) for each in cascades)
+    first = next(iter(schedules.values()))
+    summaries = tuple(_summarise(each, inputs.workload, first) for each in inputs.cascades)
 
     on_step(Step.EMIT)
-    emitted = emit(AxisWrapper(Softmax(run.softmax, counters=True)), TOP, folder)
-
+    emitted = emit(AxisWrapper(Softmax(unit, counters=True)), TOP, folder)
     on_step(Step.PREDICT)
-    codes = run.softmax.input_format.quantize(head.scores)
+    codes = unit.input_format.quantize(inputs.head.scores)
     rows, lengths = list(codes), [run.sequence_length] * len(codes)
-    expected = golden.softmax(run.softmax, rows)
-    times = golden.row_times(run.softmax, lengths, run.softmax.latency_cycles)
+    expected = golden.softmax(unit, rows)
+    times = golden.row_times(unit, lengths, unit.latency_cycles)
 
     on_step(Step.BUILD)
     simulator = Simulator.build(emitted.verilog, TOP, toolchain=toolchain, cache=cache)
     on_step(Step.SIMULATE)
     started = time.perf_counter()
-    seen = simulate_softmax(simulator, run.softmax, rows, _scenarios(run))
+    seen = simulate_softmax(simulator, unit, rows, _scenarios(run))
     run_s = time.perf_counter() - started
 
     on_step(Step.COMPARE)
-    comparisons = compare(run.softmax, lengths, expected, times, seen)
     free = seen[0]
+    counts = {name: free.actions.get(name, 0) for name in expected.actions}
     word_bits = int(emitted.description["derived"]["buffer_word_bits"])
     return Outcome(
         name=run.name,
-        model=model,
-        workload=workload,
-        head=head.source,
+        model=inputs.model,
+        workload=inputs.workload,
+        head=inputs.head.source,
         rows=len(rows),
         row_length=run.sequence_length,
-        clipped=_clipped(run.softmax, head),
+        clipped=_clipped(unit, inputs.head),
         cascades=summaries,
         schedules=schedules,
-        unit=run.softmax,
+        unit=unit,
         sidecar=emitted.description,
         predicted_cycles=times.total_cycles,
         measured_cycles=free.total_cycles,
-        energy=price_softmax(
-            {name: free.actions.get(name, 0) for name in expected.actions}, costs, word_bits=word_bits
-        ),
-        technology=costs.name,
-        accuracy=measure_accuracy(head.scores, codes, free.rows, run.softmax.input_format, run.softmax.output_format),
-        comparisons=comparisons,
+        energy=price_softmax(counts, inputs.costs, word_bits=word_bits),
+        technology=inputs.costs.name,
+        accuracy=measure_accuracy(inputs.head.scores, codes, free.rows, unit.input_format, unit.output_format),
+        comparisons=compare(unit, lengths, expected, times, seen),
         speed=SimulationSpeed(build_s=simulator.build_seconds, run_s=run_s, cycles=_cycles(seen)),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Inputs:
+    """The run file and all that it names, read and checked."""
+
+    run: RunFile
+    model: AttentionModel
+    workload: Workload
+    cascades: tuple[Cascade, ...]
+    scheduled: Cascade
+    architectures: tuple[Architecture, ...]
+    costs: CostTable
+    head: AttentionHead
+
+
+def _read(path: Path) -> _Inputs:
+    run = load_run_file(path)
+    model = read_hugging_face_config(run.model)
+    workload = model.workload(batch=run.batch, length=run.sequence_length)
+    return _Inputs(
+        run=run,
+        model=model,
+        workload=workload,
+        cascades=tuple(load_cascade(name) for name in run.cascades),
+        scheduled=load_cascade(run.schedule.cascade),
+        architectures=tuple(load_architecture(name) for name in run.schedule.architectures),
+        costs=load_cost_table(run.simulation.technology),
+        head=load_head(run.head, tokens=run.sequence_length, dimension=workload.query_key_dim),
     )
 
 

@@ -131,9 +131,14 @@ class Simulator:
             source.write_bytes(text)
             job = {"verilog": str(source), "top": top, "build_dir": str(folder)}
             _worker("build", job, folder, toolchain, BUILD_TIMEOUT_S)
-            if final.exists():
-                shutil.rmtree(final)
-            folder.rename(final)
+            try:
+                folder.rename(final)
+            except OSError:
+                # Another run finished the same build meanwhile, and may be using it: take that one.
+                if not (final / top).is_file():
+                    raise InputError(
+                        f"the build folder {final} must be absent or hold a finished build", hint="remove it"
+                    ) from None
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         return cls(toolchain=toolchain, top=top, build_dir=final, build_seconds=time.perf_counter() - started)

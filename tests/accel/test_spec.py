@@ -346,11 +346,12 @@ def test_any_bytes_in_a_file_are_read_or_refused_with_input_error(
 
 @pytest.mark.parametrize("opening", ["[", "{a: ", "- ", "? "])
 def test_deep_nesting_is_refused_before_it_exhausts_the_stack(opening: str) -> None:
-    for depth in (60, 5000):
-        survives(Everything, f"many: {opening * depth}")
-        survives(Everything, opening * depth)
+    for text in (f"many: {opening * 60}", f"many: {opening * 5000}", opening * 60, opening * 5000):
+        with pytest.raises(InputError):
+            spec.loads(Everything, text)
 
 
 def test_a_text_that_would_expand_to_billions_of_values_is_refused_at_once() -> None:
     rows = ["a0: &a0 [x, x]"] + [f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]" for i in range(1, 40)]
-    survives(Everything, "\n".join(rows))
+    with pytest.raises(InputError, match="alias"):
+        spec.loads(Everything, "\n".join(rows))

@@ -126,6 +126,10 @@ def test_a_hanging_unit_is_given_up_with_the_stalled_stream_named(tmp_path: Path
         "scenario free-running: no transfer for 2000 cycles with 0 of 1 rows received: "
         "s_axis has tvalid=0 tready=1, m_axis has tvalid=0 tready=1"
     )
+    (simulator.build_dir / "softmax").rename(simulator.build_dir / "gone")
+    with pytest.raises(InputError, match="must be absent or hold a finished build; remove it"):
+        Simulator.build(source, "softmax", toolchain=find_toolchain(), cache=tmp_path / "cache")
+    (simulator.build_dir / "gone").rename(simulator.build_dir / "softmax")
     again = Simulator.build(source, "softmax", toolchain=find_toolchain(), cache=tmp_path / "cache")
     assert again.build_seconds == 0
     assert again.build_dir == simulator.build_dir

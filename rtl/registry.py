@@ -1,10 +1,12 @@
-"""The blocks that can be built by name."""
+"""The blocks that can be built by name.
+
+A family with blocks of its own lists them in its package (``ENTRIES``) and is named here once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cached_property, partial
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from accel.activation_unit import ACTIVATIONS, ActivationUnit, TableShape, fitting_output
@@ -13,41 +15,11 @@ from accel.norm_unit import NORMS, NormUnit
 from accel.numerics import FixedPoint, Overflow, Rounding
 from accel.softmax_unit import SoftmaxUnit
 from rtl.activation import ActivationBlock, activation_contract
-from rtl.contract import Contract, StreamUnit
+from rtl.entry import UnitEntry
 from rtl.norm import Norm, norm_contract
 from rtl.softmax import Softmax, softmax_contract
 
 __all__ = ["UNITS", "UnitEntry", "find_unit", "summaries"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class UnitEntry:
-    """A block that can be built by name.
-
-    Parameters
-    ----------
-    name : str
-        As users call it.
-    summary : str
-        What it does, in one line.
-    make_default : callable
-        Returns its description with the parameters that suit most models.
-    contract : callable
-        ``contract(description)``: what a block of that description promises; builds nothing.
-    build : callable
-        ``build(description)``: the block.
-    """
-
-    name: str
-    summary: str
-    make_default: Callable[[], Any]
-    contract: Callable[..., Contract]
-    build: Callable[..., StreamUnit]
-
-    @cached_property
-    def default(self) -> Any:
-        """Its description with the parameters that suit most models."""
-        return self.make_default()
 
 
 _DEFAULT_SOFTMAX = SoftmaxUnit(

@@ -1,0 +1,68 @@
+"""Writing a block, and showing what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from accel.cli import console, print_json, table
+from rtl.axi import AxisWrapper, FlatWrapper
+from rtl.contract import StreamUnit
+from rtl.emit import Emitted, emit
+
+__all__ = ["write"]
+
+
+def write(core: StreamUnit, axi: bool, name: str, directory: Path, as_json: bool) -> None:
+    """Write a block and show what it is."""
+    emitted = emit(AxisWrapper(core) if axi else FlatWrapper(core), name, directory)
+    if as_json:
+        files = {"verilog": str(emitted.verilog), "sidecar": str(emitted.sidecar)}
+        print_json({**emitted.description, "files": files})
+    else:
+        _show(emitted, core.contract.family)
+
+
+_FIGURES: dict[str, Callable[[dict[str, Any]], tuple[tuple[str, object], ...]]] = {
+    "softmax": lambda derived: (
+        ("2**-u and reciprocal tables (bits)", derived["exp_rom_bits"] + derived["reciprocal_rom_bits"]),
+        ("row buffer (words x bits)", f"{derived['buffer_beats']} x {derived['buffer_word_bits']}"),
+        ("row queue (words x bits)", f"{derived['buffer_beats']} x {derived['row_queue_word_bits']}"),
+    ),
+    "activation": lambda derived: (
+        ("table, all lanes (bits)", derived["rom_bits"]),
+        ("segments", derived["segments"]),
+        ("degree, multipliers of a lane", derived["degree"]),
+        ("coefficients (bits each)", ", ".join(map(str, derived["coefficient_bits"]))),
+    ),
+    "norm": lambda derived: (
+        ("1 / sqrt table (bits)", derived["rom_bits"]),
+        ("denominator (bits)", derived["denominator_bits"]),
+        ("row buffer (words x bits)", f"{derived['buffer_beats']} x {derived['buffer_word_bits']}"),
+        ("row queue (words x bits)", f"{derived['buffer_beats']} x {derived['row_queue_word_bits']}"),
+    ),
+}
+"""What is special to a family."""
+
+_LATENCIES = {
+    "softmax": "latency, last score to first weight (cycles)",
+    "activation": "latency (cycles)",
+    "norm": "latency, last input to first result (cycles)",
+}
+
+
+def _show(emitted: Emitted, family: str) -> None:
+    """Print the ports and the figures of an emitted block."""
+    out, what = console(), emitted.description
+    rows = [(port["name"], port["direction"], port["width_bits"], port["meaning"]) for port in what["ports"]]
+    out.print(table(f"Ports of {what['top']}", ("port", "direction", "bits", "meaning"), rows, right=(2,)))
+    figures = (
+        (_LATENCIES[family], what["latency_cycles"]),
+        ("interval (cycles a beat)", what["interval_cycles"]),
+        ("error bound of a result", f"{what['max_error']:.3g}"),
+        *_FIGURES[family](what["derived"]),
+        ("Verilog", emitted.verilog),
+        ("sidecar", emitted.sidecar),
+    )
+    out.print(table("Figures", ("figure", "value"), figures))

@@ -538,5 +538,5 @@ def _packaged(name: str) -> tuple[Cascade, ...]:
 
 
 def _refuse_name(name: str) -> NoReturn:
-    hint = did_you_mean(name, cascade_names())
-    raise InputError(f"no packaged cascade is named {name!r}", hint=f"{hint} A file is given by its path, FILE.ein")
+    hint = did_you_mean(name, cascade_names(), also="a file is given by its path, FILE.ein")
+    raise InputError(f"no packaged cascade is named {name!r}", hint=hint)

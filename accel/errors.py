@@ -6,7 +6,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
-__all__ = ["EinRTLError", "InputError", "Place", "Problem", "SimulationError", "ToolMissingError", "did_you_mean"]
+__all__ = [
+    "EinRTLError",
+    "InputError",
+    "Place",
+    "Problem",
+    "SimulationError",
+    "ToolMissingError",
+    "did_you_mean",
+]
+
+
+LISTED_NAMES = 24
+"""More names than these are not listed in one message."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +70,7 @@ class EinRTLError(Exception):
     """Base of all errors that EinRTL raises on purpose; the command line shows them without a traceback."""
 
     exit_code: ClassVar[int] = 2
-    """What the command line exits with: 2 for bad input or a missing tool, 1 where hardware misbehaves."""
+    """What the command line exits with: 2 for bad input, 3 for a missing tool, 1 where hardware misbehaves."""
 
 
 class InputError(EinRTLError, ValueError):
@@ -95,6 +107,8 @@ class InputError(EinRTLError, ValueError):
 class ToolMissingError(EinRTLError):
     """A program that a step needs (a simulator, a compiler) is not there."""
 
+    exit_code: ClassVar[int] = 3
+
 
 class SimulationError(EinRTLError):
     """The simulated hardware did not build, hung, or broke a rule of its ports."""
@@ -102,12 +116,19 @@ class SimulationError(EinRTLError):
     exit_code: ClassVar[int] = 1
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a hint that names the nearest known word, or all known words where none is near."""
+def did_you_mean(word: str, known: Iterable[str], *, also: str = "") -> str:
+    """Return a hint that names the nearest known word, or known words where none is near: all, or some of many.
+
+    ``also`` is a further way out, appended.
+    """
     from difflib import get_close_matches
 
     names = sorted(known)
     near = get_close_matches(word, names, n=1)
     if near:
-        return f"did you mean {near[0]!r}?"
-    return "known: " + ", ".join(names) if names else "none is known"
+        return f"did you mean {near[0]!r}?{' ' + also if also else ''}"
+    if not names:
+        return f"none is known{'; ' + also if also else ''}"
+    shown = names if len(names) <= LISTED_NAMES else names[: LISTED_NAMES // 2]
+    more = f" and {len(names) - len(shown)} more" if len(shown) < len(names) else ""
+    return f"known: {', '.join(shown)}{more}{'; ' + also if also else ''}"

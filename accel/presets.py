@@ -47,7 +47,8 @@ def load_preset(cls: type[T], kind: str, name_or_path: str | Path, *, what: str)
     names = preset_names(kind)
     if text not in names:
         raise InputError(
-            f"{text!r} is not the name of {what}", hint=f"{did_you_mean(text, names)} A file needs its .yaml ending"
+            f"{text!r} is not the name of {what}",
+            hint=did_you_mean(text, names, also="a file needs its .yaml ending"),
         )
     packaged = files("accel") / "data" / kind / f"{text}.yaml"
     return spec.loads(cls, packaged.read_text(encoding="utf-8"), file=f"{text}.yaml")

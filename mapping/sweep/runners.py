@@ -237,8 +237,8 @@ class DaskRunner(_Closing):
             self.client = distributed.Client(self.cluster or scheduler, timeout=self.TIMEOUT_S, set_as_default=False)
         except (OSError, ValueError, TimeoutError) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise ToolMissingError(
-                f"a Dask scheduler must answer at {scheduler}, but: {reason}; start one with: dask scheduler"
+            raise InputError(
+                f"a Dask scheduler must answer at {scheduler}, but: {reason}", hint="start one with: dask scheduler"
             ) from None
 
     def run(self, points: Iterable[Point]) -> Iterator[Outcome]:

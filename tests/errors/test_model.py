@@ -208,12 +208,12 @@ WRONG = {
     ),
     "an unknown cost table": (
         lambda: load_cost_table("open45"),
-        "'open45' is not the name of a cost table; did you mean 'open-45nm'? A file needs its .yaml ending",
+        "'open45' is not the name of a cost table; did you mean 'open-45nm'? a file needs its .yaml ending",
     ),
     "an unknown architecture": (
         lambda: load_architecture("fusemax-clod"),
         (
-            "'fusemax-clod' is not the name of an architecture; did you mean 'fusemax-cloud'? A file needs its "
+            "'fusemax-clod' is not the name of an architecture; did you mean 'fusemax-cloud'? a file needs its "
             ".yaml ending"
         ),
     ),
@@ -449,7 +449,7 @@ COMMANDS = {
     ),
     "an unknown architecture": (
         ["config.json", "--arch", "fpga"],
-        "error: 'fpga' is not the name of an architecture; did you mean 'fpga-8x8'? A file needs its .yaml ending\n",
+        "error: 'fpga' is not the name of an architecture; did you mean 'fpga-8x8'? a file needs its .yaml ending\n",
     ),
     "a folder that is not there": (
         ["config.json", "--save", "no/where.yaml"],

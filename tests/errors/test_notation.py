@@ -1240,7 +1240,7 @@ x.ein:3:15: A[k-1] must stay within rank 'k' of A[k], whose coordinates are 0 to
     "an unknown packaged cascade": (
         lambda: load_cascade("atention-1pass"),
         """\
-no packaged cascade is named 'atention-1pass'; did you mean 'attention-1pass'? A file is given by its path, FILE.ein
+no packaged cascade is named 'atention-1pass'; did you mean 'attention-1pass'? a file is given by its path, FILE.ein
 """,
     ),
     "a file that is not there": (
@@ -1370,7 +1370,7 @@ COMMANDS = {
         ("attention-4pass",),
         (
             "error: no packaged cascade is named 'attention-4pass'; did you mean 'attention-3pass'? "
-            "A file is given by its path, FILE.ein\n"
+            "a file is given by its path, FILE.ein\n"
         ),
     ),
     "an unknown rank": (

@@ -160,7 +160,7 @@ WRONG = {
     ),
     "an unknown study": (
         lambda: load_study("correct"),
-        "'correct' is not the name of a study; did you mean 'corrected'? A file needs its .yaml ending",
+        "'correct' is not the name of a study; did you mean 'corrected'? a file needs its .yaml ending",
     ),
     "an area that is missing": (
         lambda: area_mm2(load_architecture("fusemax-cloud"), load_cost_table("open-45nm")),

@@ -156,7 +156,7 @@ FILES = {
     ),
     "an unknown architecture": (
         ("fpga-8x8", "fpga"),
-        "'fpga' is not the name of an architecture; did you mean 'fpga-8x8'? A file needs its .yaml ending",
+        "'fpga' is not the name of an architecture; did you mean 'fpga-8x8'? a file needs its .yaml ending",
     ),
     "a model that is not there": (
         ("config.json", "no.json"),
@@ -290,7 +290,7 @@ def test_a_missing_library_is_named_with_the_command_that_installs_it(
     if module == "optuna":
         (folder / "s.yaml").write_text(f"{RIGHT}sampler: {{method: nsga2, points: 2}}\n", encoding="utf-8")
     run = einrtl("sweep", "s.yaml", *arguments)
-    assert run.code == 2
+    assert run.code == 3
     assert run.err == f"error: {expected}, which is not installed; run: pip install 'einrtl[sweep]'\n"
 
 

@@ -1,55 +1,43 @@
-"""The root of the ``einrtl`` command, and what all its subcommands share: tables, JSON, errors and exit codes."""
+"""The root of the ``einrtl`` command: subcommands by entry points, listings, completion, errors and exit codes."""
 
 from __future__ import annotations
 
-import json
+import errno
+import platform
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+import time
+import traceback
+from collections.abc import Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points, version
 from typing import Any
 
 import click
 from click.shell_completion import get_completion_class
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
 
+from accel.cli.display import console, json_option, print_json, table
+from accel.cli.options import Loudness, with_common_options
 from accel.errors import EinRTLError, InputError, did_you_mean
 
-__all__ = ["EXIT_BAD_INPUT", "EXIT_COMPARISON_FAILED", "console", "json_option", "main", "print_json", "table"]
+__all__ = [
+    "COMMAND_GROUP",
+    "EXIT_BAD_INPUT",
+    "EXIT_COMPARISON_FAILED",
+    "EXIT_INTERRUPTED",
+    "EXIT_OWN_FAULT",
+    "EXIT_TOOL_MISSING",
+    "LISTING_GROUP",
+    "main",
+    "root",
+]
 
 EXIT_COMPARISON_FAILED = 1
 EXIT_BAD_INPUT = 2
+EXIT_TOOL_MISSING = 3
+EXIT_OWN_FAULT = 4
+EXIT_INTERRUPTED = 130
 
 COMMAND_GROUP = "einrtl.commands"
 LISTING_GROUP = "einrtl.listings"
-
-json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON and nothing else.")
-"""Every command that prints results takes it."""
-
-
-def console(*, stderr: bool = False) -> Console:
-    """Return a console for people: colour only on a terminal, lines never cut when the output is a file."""
-    out = Console(stderr=stderr, highlight=False)
-    if not out.is_terminal:
-        out.width = max(out.width, 160)
-    return out
-
-
-def print_json(value: Any) -> None:
-    """Print ``value`` as JSON; infinities and NaN, which JSON lacks, must have been left out by the caller."""
-    click.echo(json.dumps(value, indent=2, allow_nan=False))
-
-
-def table(title: str, heads: Sequence[str], rows: Iterable[Sequence[object]], *, right: Iterable[int] = ()) -> Table:
-    """Return a table with one look for all commands; columns in ``right`` hold numbers and align to the right."""
-    result = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=SIMPLE_HEAD)
-    numbers = set(right)
-    for index, head in enumerate(heads):
-        result.add_column(head, justify="right" if index in numbers else "left", overflow="fold")
-    for row in rows:
-        result.add_row(*(str(cell) for cell in row))
-    return result
 
 
 class _Commands(click.Group):
@@ -66,14 +54,14 @@ class _Commands(click.Group):
         """Return the command, imported on first use."""
         built_in = super().get_command(ctx, cmd_name)
         if built_in is not None:
-            return built_in
+            return with_common_options(built_in)
         point = self._points().get(cmd_name)
         if point is None:
             return None
         command = point.load()
         if not isinstance(command, click.Command):
             raise click.ClickException(f"entry point {point.value} of {COMMAND_GROUP} must be a click command")
-        return command
+        return with_common_options(command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -88,7 +76,14 @@ class _Commands(click.Group):
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(version("einrtl"), prog_name="einrtl")
 def root() -> None:
-    """From an attention cascade to its best schedule, its Verilog, and the proof in simulation."""
+    """From an attention cascade to its best schedule, its Verilog, and the proof in simulation.
+
+    Exit codes: 0 right, 1 a comparison failed, 2 bad input, 3 a tool is missing, 4 a fault of EinRTL itself, 130
+    interrupted.
+    """
+
+
+with_common_options(root)
 
 
 @root.command("list")
@@ -127,20 +122,70 @@ def completion(shell: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit: 0 right, 1 a comparison failed, 2 bad input."""
+    """Run the command line and exit with the code that ``root`` describes."""
+    loud = Loudness()
+    begin = time.perf_counter()
+    code = _run(arguments, loud)
+    if loud.verbose:
+        click.echo(
+            f"einrtl {version('einrtl')}, Python {platform.python_version()}, {platform.platform(terse=True)}: "
+            f"{time.perf_counter() - begin:.2f} s, exit code {code}",
+            err=True,
+        )
+    sys.exit(code)
+
+
+def _run(arguments: Sequence[str] | None, loud: Loudness) -> int:
+    """Return the exit code; errors are shown, each in the way that helps its reader."""
     try:
-        code = root.main(args=arguments, prog_name="einrtl", standalone_mode=False)
-        sys.exit(code if isinstance(code, int) else 0)
+        code = root.main(args=arguments, prog_name="einrtl", standalone_mode=False, obj=loud)
+        return code if isinstance(code, int) else 0
     except click.exceptions.Abort:
         click.echo("interrupted", err=True)
-        sys.exit(130)
+        return EXIT_INTERRUPTED
     except click.ClickException as error:
         error.show()
-        sys.exit(error.exit_code)
+        return error.exit_code
     except EinRTLError as error:
+        _trace(loud)
         for line in str(error).splitlines():
             click.echo(f"error: {line}" if not line.startswith(" ") else line, err=True)
-        sys.exit(error.exit_code)
+        return error.exit_code
     except BrokenPipeError:
         sys.stderr.close()
-        sys.exit(0)
+        return 0
+    except OSError as error:
+        _trace(loud)
+        click.echo(f"error: {_system_fault(error)}", err=True)
+        return EXIT_BAD_INPUT
+    except Exception as error:  # noqa: BLE001 (whatever it is, a user must not have to read a stack)
+        _trace(loud)
+        lines = str(error).splitlines()
+        click.echo(
+            f"error: a fault of EinRTL itself, {type(error).__name__}{': ' + lines[0] if lines else ''}; "
+            "please report it with what the same command prints with --verbose",
+            err=True,
+        )
+        return EXIT_OWN_FAULT
+
+
+def _trace(loud: Loudness) -> None:
+    if loud.verbose:
+        click.echo(traceback.format_exc(), err=True)
+
+
+_WAYS_OUT = {
+    errno.ENOSPC: "free some space, or write to another disk",
+    errno.EDQUOT: "free some space, or write to another disk",
+    errno.EACCES: "check its permissions, or choose another place",
+    errno.EROFS: "choose a place that can be written",
+    errno.EMFILE: "raise the limit of open files: ulimit -n 4096",
+    errno.ENOMEM: "free some memory, or take a smaller problem",
+}
+
+
+def _system_fault(error: OSError) -> str:
+    """Return a line for what the operating system refused where no command foresaw it."""
+    where = f"{error.filename}: " if error.filename else ""
+    hint = _WAYS_OUT.get(error.errno or 0, "see --verbose for where it happened")
+    return f"{where}{error.strerror or error}; {hint}"

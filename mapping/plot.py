@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +11,9 @@ from matplotlib.patches import Patch
 
 from accel.errors import InputError
 from accel.result import Result
+from mapping.timeline import Bar, epoch_bars
 
-__all__ = ["Bar", "epoch_bars", "gantt"]
+__all__ = ["gantt"]
 
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
 """The palette of Okabe and Ito (2008), which all kinds of colour vision tell apart; a colour for each tile."""
@@ -24,72 +23,6 @@ _DARK = ("#0072B2", "#009E73", "#D55E00")
 
 _WIDE_CHARACTER = 0.0085
 """Width of one character of a bar's label as a part of the width of the picture, with room around it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Bar:
-    """The time of one Einsum in an epoch.
-
-    Parameters
-    ----------
-    array, einsum : str
-        Where and what.
-    offset : int
-        Epochs since its tile came in.
-    begin, end : int
-        Cycles from the begin of the epoch.
-    slot, slots : int
-        Its slot, and how many alternate cycle by cycle during that time; 0 and 1 where it has the array for itself.
-    """
-
-    array: str
-    einsum: str
-    offset: int
-    begin: int
-    end: int
-    slot: int
-    slots: int
-
-
-def epoch_bars(result: Result) -> tuple[Bar, ...]:
-    """Return the bars of an epoch of full tiles, without Einsums that run after a loop only.
-
-    In slots that alternate, a slot's n-th cycle comes after n cycles of its own and as many of each other slot, or all
-    that it has.
-    """
-    return tuple(_bars(result))
-
-
-def _bars(result: Result) -> Iterator[Bar]:
-    plan = result.schedule.plan
-    every_tile = max(each.runs for each in result.einsums)
-    cycles = {each.einsum: each.tile_cycles for each in result.einsums if each.runs == every_tile}
-    now = 0
-    for group in plan.epoch:
-        slots = [
-            {array: [name for name in names if name in cycles] for array, names in slot.items()} for slot in group.slots
-        ]
-        lengths = [max(sum(cycles[name] for name in names) for names in slot.values()) for slot in slots]
-        for index, slot in enumerate(slots):
-            others = [length for other, length in enumerate(lengths) if other != index]
-
-            def at(own: int, others: list[int] = others) -> int:
-                return own + sum(min(own, other) for other in others)
-
-            for array, names in slot.items():
-                own = 0
-                for name in names:
-                    yield Bar(
-                        array=array,
-                        einsum=name,
-                        offset=plan.offsets[name],
-                        begin=now + at(own),
-                        end=now + at(own + cycles[name]),
-                        slot=index,
-                        slots=len(slots),
-                    )
-                    own += cycles[name]
-        now += sum(lengths) + group.stall_cycles
 
 
 def gantt(result: Result, path: str | Path) -> None:

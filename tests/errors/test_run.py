@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import sim.cli
+import sim.cli.run
 from sim.toolchain import find_toolchain
 from tests.conftest import Finished
 
@@ -203,7 +203,7 @@ def test_no_run_file(einrtl: Command, small_run: Path) -> None:
 
 
 def test_missing_simulator_tools(einrtl: Command, small_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sim.cli, "find_toolchain", lambda: find_toolchain(search_path=""))
+    monkeypatch.setattr(sim.cli.run, "find_toolchain", lambda: find_toolchain(search_path=""))
     assert refuse(einrtl, small_run, code=3) == (
         "error: make must be installed to build the simulation; run: apt install make\n"
         "error: a C++ compiler (c++) must be installed to build the simulation; run: apt install g++"

@@ -9,7 +9,8 @@ from accel.cascade import load_cascade
 from accel.schedule import Schedule, load_template
 from accel.workload import Workload
 from mapping.model import price
-from mapping.plot import epoch_bars, gantt
+from mapping.plot import gantt
+from mapping.timeline import epoch_bars
 
 CASCADE = load_cascade("attention-1pass")
 PLAN = load_template("interleaved-1pass").plan

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import sim.cli
+import sim.cli.run
 import sim.flow
 from accel import spec
 from accel.errors import EinRTLError
@@ -137,7 +137,7 @@ def test_a_run_that_does_not_finish_leaves_nothing(
         (folder / "report.md").write_text("half")
         raise failure
 
-    monkeypatch.setattr(sim.cli, "write_report", interrupted)
+    monkeypatch.setattr(sim.cli.run, "write_report", interrupted)
     finished = run_small()
     assert finished.code == code
     assert not (tmp_path / "out").exists()

@@ -13,10 +13,10 @@ from accel.cli.display import console, json_option, print_json, table
 from accel.onnx_model import OnnxModel, read_onnx
 from accel.workload import AttentionModel, read_hugging_face_config
 
-__all__ = ["dimensions_option", "model_command"]
+__all__ = ["dimensions_option", "model_command", "read_sizes"]
 
 
-def _dimensions(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, int]:
+def read_sizes(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, int]:
     """Read ``NAME=SIZE`` options."""
     sizes: dict[str, int] = {}
     for text in values:
@@ -33,7 +33,7 @@ dimensions_option = click.option(
     "--dim",
     "dims",
     multiple=True,
-    callback=_dimensions,
+    callback=read_sizes,
     metavar="NAME=SIZE",
     help="Size of a dimension that an ONNX model names and leaves open. Repeatable.",
 )

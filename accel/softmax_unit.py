@@ -1,26 +1,26 @@
 """The contract of the single-pass softmax unit: parameters, derived widths, and its arithmetic bit by bit.
 
-Hardware (``rtl.softmax``) and golden model (``sim.golden.softmax``) are two independent readings of this page.
+Hardware (``rtl.softmax``) and golden model (``sim.golden.softmax``) are two independent readings of this page and of
+``accel.softmax_rows``, which holds steps 1 to 4: exponentials ``w / 2**h``, their fewest halvings H and their sum S,
+which has s fraction bits. All quantities are integers, ``floor`` rounds towards minus infinity, ``rnd`` half up.
 
-For a row of scores x of at most ``max_beats`` beats, ``floor`` and ``ceil`` being towards minus and plus infinity and
-``rnd`` rounding half up, all quantities integers:
-
-1. ``t = rnd(x * LOG2E / 2**(input fraction + LOG2E_FRACTION_BITS - m))``: the score times log2(e), with
-   ``m = mantissa_fraction_bits`` fraction bits (a negative shift is exact).
-2. ``n = ceil(t / 2**m)``, ``g = n * 2**m - t``: exponent, and a distance in [0, 1).
-3. ``w = exp2(g)`` by ``exp2`` (a ``LinearTable``): the mantissa, about ``2**-g`` with m fraction bits. Now e**x is
-   ``w * 2**n``.
-4. Per beat of ``lanes`` scores: ``M' = max(M, n of each valid lane)``; a row has no M before its first valid score.
-   ``S' = floor(S / 2**(M' - M)) + sum over valid lanes of floor(w * 2**(s - m) / 2**(M' - n))`` with
-   ``s = sum_fraction_bits``; the first beat has S = 0. Rescaling by a power of two is a shift, so one beat a cycle is
-   taken.
-5. At the end of the row ``e = floor(log2(S))``, ``f = min(rnd(S / 2**(e - r)), 2**(r+1) - 1)`` with
-   ``r = reciprocal_fraction_bits``: the sum is ``f * 2**(e - r)``, f in [1, 2).
-   ``y0 = reciprocal(f - 2**r)`` by ``reciprocal`` (a ``LinearTable``) with k fraction bits (``result_fraction_bits``).
-   One Newton step: ``d = floor((2**(r + k + 1) - f * y0) / 2**k)``, ``y = rnd(y0 * d / 2**k)``: about 1/f with r
-   fraction bits. A row without any valid score has S = 0; its outputs are all invalid.
-6. Each weight is ``w * y / 2**(m + r - output fraction + (M - n) + (e - s))`` rounded and fitted by the output format.
+5. At the end of the row ``V = floor(S / 2**sum_drop_bits)``, ``e = floor(log2(V))``,
+   ``f = min(rnd(V / 2**(e - r)), 2**(r+1) - 1)`` with ``r = reciprocal_fraction_bits``: the sum is
+   ``f * 2**(e - r)``, f in [1, 2). ``y0 = reciprocal(f - 2**r)`` by ``reciprocal`` (a ``LinearTable``) with k fraction
+   bits (``result_fraction_bits``). One Newton step: ``d = floor((2**(r + k + 1) - f * y0) / 2**k)``,
+   ``y = rnd(y0 * d / 2**k)``: about 1/f with r fraction bits. A row without any valid score has S = 0; its outputs are
+   all invalid.
+6. Each weight is ``w * y / 2**z`` with ``z = m + r - output fraction + (h - H) + (e + sum_drop_bits - s)``, rounded.
    Invalid lanes give 0.
+
+How a weight is rounded in step 6. Without ``keep_row_sum`` the rounding of the output format applies to each alone.
+Then a row of a thousand weights may sum to 1 but for hundreds of steps, as weights below half a step all vanish. With
+``keep_row_sum`` what a weight loses is carried to the next weight of its lane: ``v = floor(w * y / 2**(z - q))`` with
+``q = residue_bits``, the weight is ``floor((v + c) / 2**q)``, and the rest ``(v + c) mod 2**q`` is the next c; c is
+``2**(q - 1)`` at the start of a row. Only the first score with the largest exponential (h = H and the largest w of
+those; the lowest lane of the earliest beat) is left out: its weight is v rounded up, and c stays. No weight is larger:
+another has ``v' <= v`` and ``c < 2**q``, so its floor is at most v rounded up. Either way a weight above 1 becomes 1,
+and 1 the largest code if the output format does not hold it.
 
 Timing, the output being always ready: a beat is accepted in every cycle that offers one. If the last beat of row j is
 accepted in cycle ``C[j]``, its first weights stand at the output in cycle
@@ -29,19 +29,16 @@ accepted in cycle ``C[j]``, its first weights stand at the output in cycle
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 from accel.errors import InputError
-from accel.numerics import FixedPoint, LinearTable, Overflow, exp2_table, reciprocal_table
+from accel.numerics import FixedPoint, LinearTable, Overflow, Rounding, reciprocal_table
 from accel.numerics.tables import newton_reciprocal_error
+from accel.softmax_rows import PowerRows, Quality, weight_error
 
-__all__ = ["LOG2E", "LOG2E_FRACTION_BITS", "SOFTMAX_ACTIONS", "SoftmaxUnit"]
-
-LOG2E_FRACTION_BITS = 16
-LOG2E: int = round(math.log2(math.e) * 2**LOG2E_FRACTION_BITS)
-MAX_EXP_SEGMENTS = 4096
+__all__ = ["SOFTMAX_ACTIONS", "SoftmaxUnit", "check_weights"]
 
 SOFTMAX_ACTIONS = {
     "exp": "exponentials: one for each valid score",
@@ -56,8 +53,37 @@ SOFTMAX_ACTIONS = {
 """The actions that hardware counts and models predict, with their definitions."""
 
 
+def check_weights(target: FixedPoint) -> None:
+    """Check a format of weights, which lie in [0, 1].
+
+    Raises
+    ------
+    InputError
+        It has not 2 to 24 fraction bits, or does not hold the weights.
+    """
+    if not 2 <= target.fraction_bits <= 24:
+        raise InputError(
+            f"output_format must have 2 to 24 fraction bits, not {target.fraction_bits}",
+            hint="weights of 16 bits with 16 fraction bits, unsigned, suit most models",
+            field=("output_format", "fraction_bits"),
+        )
+    if target.max_code < (1 << target.fraction_bits) - 1:
+        raise InputError(
+            f"output_format must hold every weight below 1, but ends at {target.max_value}",
+            hint=f"use at least {target.fraction_bits + target.signed} bits or fewer fraction bits",
+            field=("output_format", "width_bits"),
+        )
+    if target.overflow is not Overflow.SATURATE and target.max_code < 1 << target.fraction_bits:
+        raise InputError(
+            f"output_format must hold the weight 1 or saturate, but ends at {target.max_value} "
+            f"and has overflow '{target.overflow}'",
+            hint="use overflow 'saturate' or one more bit",
+            field=("output_format", "overflow"),
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
-class SoftmaxUnit:
+class SoftmaxUnit(PowerRows):
     """Parameters of the single-pass softmax unit and everything that follows from them.
 
     Parameters
@@ -72,7 +98,10 @@ class SoftmaxUnit:
         Of the weights, which lie in [0, 1]; 2 to 24 fraction bits, and room for all values below 1. Weights that round
         to 1 and do not fit saturate, so its overflow must be ``saturate`` unless 1 fits.
     exp_segments : int
-        Segments of the 2**-u table, a power of two from 1 to 4096, with fewer bits than its argument.
+        Segments of the 2**-g table, a power of two from 1 to 4096, with fewer bits than its argument.
+    keep_row_sum : bool
+        Carry what a weight loses to the next, so that a row sums to 1 within a few steps; the rounding of
+        ``output_format`` then has no say. Equal scores may get weights one step apart.
 
     Raises
     ------
@@ -80,134 +109,33 @@ class SoftmaxUnit:
         A parameter is out of range.
     """
 
-    max_length: int
-    lanes: int
-    input_format: FixedPoint
     output_format: FixedPoint
-    exp_segments: int = 64
+    keep_row_sum: bool = True
+
+    name: ClassVar[str] = "softmax"
+    summary: ClassVar[str] = "Single-pass softmax"
 
     __pydantic_config__ = {"extra": "forbid"}
 
     def __post_init__(self) -> None:
         """Check every parameter."""
-        for name, value, low, high in (
-            ("max_length", self.max_length, 1, 65536),
-            ("lanes", self.lanes, 1, 64),
-        ):
-            if not low <= value <= high:
-                raise InputError(
-                    f"{name} must be from {low} to {high}, not {value}",
-                    hint=f"use {min(max(value, low), high)}",
-                    field=(name,),
-                )
-        source, target = self.input_format, self.output_format
-        if not 2 <= source.width_bits <= 24:
-            raise InputError(
-                f"input_format must have 2 to 24 bits, not {source.width_bits}",
-                hint="scores of 16 bits with 10 fraction bits suit most models",
-                field=("input_format", "width_bits"),
-            )
-        if not -8 <= source.fraction_bits <= 24:
-            raise InputError(
-                f"input_format must have -8 to 24 fraction bits, not {source.fraction_bits}",
-                hint="scores of 16 bits with 10 fraction bits suit most models",
-                field=("input_format", "fraction_bits"),
-            )
-        if not 2 <= target.fraction_bits <= 24:
-            raise InputError(
-                f"output_format must have 2 to 24 fraction bits, not {target.fraction_bits}",
-                hint="weights of 16 bits with 16 fraction bits, unsigned, suit most models",
-                field=("output_format", "fraction_bits"),
-            )
-        if target.max_code < (1 << target.fraction_bits) - 1:
-            raise InputError(
-                f"output_format must hold every weight below 1, but ends at {target.max_value}",
-                hint=f"use at least {target.fraction_bits + target.signed} bits or fewer fraction bits",
-                field=("output_format", "width_bits"),
-            )
-        if target.overflow is not Overflow.SATURATE and target.max_code < 1 << target.fraction_bits:
-            raise InputError(
-                f"output_format must hold the weight 1 or saturate, but ends at {target.max_value} "
-                f"and has overflow '{target.overflow}'",
-                hint="use overflow 'saturate' or one more bit",
-                field=("output_format", "overflow"),
-            )
-        most = min(MAX_EXP_SEGMENTS, 1 << (self.mantissa_fraction_bits - 1))
-        if not 1 <= self.exp_segments <= most or self.exp_segments.bit_count() != 1:
-            nearest = 1 << (min(max(self.exp_segments, 1), most).bit_length() - 1)
-            raise InputError(
-                f"exp_segments must be a power of two from 1 to {most}, not {self.exp_segments}",
-                hint=f"use {nearest}",
-                field=("exp_segments",),
-            )
-
-    @property
-    def max_beats(self) -> int:
-        """Beats of the longest row."""
-        return -(-self.max_length // self.lanes)
-
-    @property
-    def capacity(self) -> int:
-        """Scores of the longest row that the unit takes: ``max_length`` rounded up to whole beats."""
-        return self.max_beats * self.lanes
+        check_weights(self.output_format)
+        super().__post_init__()
 
     @property
     def mantissa_fraction_bits(self) -> int:
-        """Fraction bits m of the scaled score t and of the mantissa w."""
+        """Fraction bits m of the scaled distance t and of the mantissa w: one more than the weights have."""
         return self.output_format.fraction_bits + 1
-
-    @property
-    def mantissa_bits(self) -> int:
-        """Width of w, which is at most 1.0."""
-        return self.mantissa_fraction_bits + 1
-
-    def _scaled(self, code: int) -> int:
-        shift = self.input_format.fraction_bits + LOG2E_FRACTION_BITS - self.mantissa_fraction_bits
-        product = code * LOG2E
-        return product << -shift if shift <= 0 else (product + (1 << (shift - 1))) >> shift
-
-    @property
-    def scaled_bits(self) -> int:
-        """Width of t as a signed number: the smallest that holds the scaled ends of the input range."""
-        low, high = self._scaled(self.input_format.min_code), self._scaled(self.input_format.max_code)
-        return 1 + max(high.bit_length(), (-low - 1).bit_length() if low < 0 else 0)
-
-    @property
-    def exponent_range(self) -> tuple[int, int]:
-        """Smallest and largest exponent n."""
-        one = 1 << self.mantissa_fraction_bits
-        low, high = self._scaled(self.input_format.min_code), self._scaled(self.input_format.max_code)
-        return -(-low // one), -(-high // one)
-
-    @property
-    def exponent_bits(self) -> int:
-        """Width of n as a signed number."""
-        low, high = self.exponent_range
-        return 1 + max(high.bit_length(), (-low - 1).bit_length() if low < 0 else 0)
-
-    @property
-    def sum_fraction_bits(self) -> int:
-        """Fraction bits s of the running sum.
-
-        log2(N) more than the mantissa has: N truncated terms lose at most one mantissa step together.
-        """
-        return self.mantissa_fraction_bits + (self.capacity - 1).bit_length()
-
-    @property
-    def sum_bits(self) -> int:
-        """Width of the running sum, which is at most ``capacity * 1.0``."""
-        return self.sum_fraction_bits + self.capacity.bit_length()
 
     @property
     def reciprocal_fraction_bits(self) -> int:
         """Fraction bits r of the normalised sum and of its reciprocal."""
         return self.output_format.fraction_bits + 1
 
-    @cached_property
-    def exp2(self) -> LinearTable:
-        """Table of the mantissa w."""
-        bits = self.mantissa_fraction_bits
-        return exp2_table(segments=self.exp_segments, argument_bits=bits, result_fraction_bits=bits, guard_bits=2)
+    @property
+    def sum_drop_bits(self) -> int:
+        """Low bits of the sum that the reciprocal does not need: below any leading 1, r and 3 bits remain."""
+        return max(0, self.sum_fraction_bits - self.sum_head_bits - self.reciprocal_fraction_bits - 3)
 
     @cached_property
     def reciprocal(self) -> LinearTable:
@@ -222,46 +150,71 @@ class SoftmaxUnit:
         )
 
     @property
+    def least_shift(self) -> int:
+        """Smallest z of step 6, as ``e + sum_drop_bits`` is at least ``s - sum_head_bits``."""
+        return (
+            self.mantissa_fraction_bits
+            + self.reciprocal_fraction_bits
+            - self.output_format.fraction_bits
+            - self.sum_head_bits
+        )
+
+    @property
+    def residue_bits(self) -> int:
+        """Fraction bits q of the carried rest: N truncations to them lose at most four steps of the output."""
+        return max(2, (self.capacity - 1).bit_length() - 2)
+
+    @property
     def latency_cycles(self) -> int:
         """Cycles from accepting a row's last beat to its first weights at the output, the output being idle and ready.
 
         28 for one lane. More lanes add one register stage for each factor of four in the tree that sums a beat.
         """
-        return 28 + ((self.lanes - 1).bit_length() + 1) // 2
-
-    @property
-    def interval_cycles(self) -> int:
-        """Cycles between two accepted beats, the output being ready."""
-        return 1
+        return 28 + self.tree_stages
 
     @property
     def reciprocal_error(self) -> float:
         """Bound on the relative error of 1/sum by step 5."""
-        return newton_reciprocal_error(self.reciprocal, self.reciprocal_fraction_bits)
+        dropped = 2.0 ** -(self.reciprocal_fraction_bits + 3) if self.sum_drop_bits else 0.0
+        return (1 + newton_reciprocal_error(self.reciprocal, self.reciprocal_fraction_bits)) / (1 - dropped) - 1
+
+    @property
+    def sum_error(self) -> float:
+        """Bound on the relative error of a row's sum by what truncation loses, and of its reciprocal."""
+        lost = self.lost_share
+        return (1 + self.reciprocal_error) / (1 - lost) - 1 if lost < 1 else 1.0
 
     @property
     def max_error(self) -> float:
         """Bound on the distance of any weight p from the exact softmax of the quantized scores.
 
-        Let N be ``capacity``.
-
-        * The constant log2(e), off by the factor 1 + c, scales all scores alike. As ``dp = c p sum_j p_j (x_i - x_j)``
-          and ``x_i - x_j = ln(p_i / p_j)``, it moves p by at most ``c (ln(N) / 4 + 0.224)``.
-        * Terms off by at most a factor 1 + q each way, from rounding t and from the mantissa table, move p by at most
-          ``2 q p (1 - p) / (1 - q) <= q / (2 (1 - q))``.
-        * The sum is at least one smallest mantissa. Terms below the maximum lose less than one step each; a rescale
-          halves what was lost before and loses less than one step itself, so rescaling loses less than two steps in
-          all: N + 1.
-        * The reciprocal is off by ``reciprocal_error``.
-        * The output loses at most one step; so does a weight 1 that saturates.
+        ``accel.softmax_rows.weight_error`` bounds what it is before it is rounded, from ``scale_error``, ``term_error``
+        and ``sum_error``. The output then loses less than one step: rounded alone to nearest, half a step; carried,
+        ``v + c - c'`` with both rests below one step; a weight 1 that saturates, one step.
         """
-        step = 2.0**-self.mantissa_fraction_bits
-        constant = abs(LOG2E * 2.0**-LOG2E_FRACTION_BITS / math.log2(math.e) - 1.0) * (
-            math.log(self.capacity) / 4 + 0.224
+        return min(1.0, weight_error(self.scale_error, self.term_error, self.sum_error) + self.output_format.resolution)
+
+    @property
+    def row_sum_error(self) -> float:
+        """Bound on the distance of the sum of any row from 1.
+
+        The computed exponentials, multiplied by the computed reciprocal, sum to 1 within ``sum_error``. With
+        ``keep_row_sum`` each lane ends within half a step of what went in; the largest weight is rounded up by less
+        than a step, or loses a step where it saturates; and N truncations lose less than N steps of the rest. Else each
+        of N weights loses its own rounding.
+        """
+        step = self.output_format.resolution
+        if self.keep_row_sum:
+            loose = self.lanes / 2 + 1 + self.capacity * 2.0**-self.residue_bits
+        else:
+            loose = 1 + self.capacity * (1.0 if self.output_format.rounding is Rounding.TRUNCATE else 0.5)
+        return self.sum_error + loose * step
+
+    @property
+    def quality(self) -> Quality:
+        """What holds for every row."""
+        return Quality(
+            max_error=self.max_error,
+            row_sum_error=self.row_sum_error,
+            argmax="no weight is above that of the first score with the largest computed exponential",
         )
-        term: float = 2.0 ** (step / 2) * (1 + 2 * self.exp2.max_error) - 1
-        lost = (self.capacity + 1) * 2.0**-self.sum_fraction_bits / (0.5 - self.exp2.max_error)
-        if term >= 1 or lost >= 1:
-            return 1.0  # a table this coarse promises nothing
-        scale = (1 + self.reciprocal_error) / (1 - lost) - 1
-        return min(1.0, constant + term / (2 * (1 - term)) + scale + self.output_format.resolution)

@@ -30,6 +30,9 @@ class Accuracy:
         Largest distance of a row's sum from 1.
     argmax_agreement : float
         Share of rows whose largest weight stands where the exact softmax has its largest, ties counted as agreement.
+    argmax_same_place : float
+        Share of rows whose first largest weight stands where the exact softmax has its first largest: a weight that is
+        one step of the output below may tie with it in any format.
     """
 
     max_error: float
@@ -37,6 +40,7 @@ class Accuracy:
     max_error_with_input: float
     row_sum_error: float
     argmax_agreement: float
+    argmax_same_place: float
 
 
 def measure_accuracy(
@@ -69,4 +73,5 @@ def measure_accuracy(
         max_error_with_input=float(np.abs(got - exact_softmax(scores)).max()),
         row_sum_error=float(np.abs(got.sum(axis=1) - 1.0).max()),
         argmax_agreement=float((best == got.max(axis=1)).mean()),
+        argmax_same_place=float((got.argmax(axis=1) == exact.argmax(axis=1)).mean()),
     )

@@ -26,6 +26,7 @@ def write(core: StreamUnit, axi: bool, name: str, directory: Path, as_json: bool
 
 _FIGURES: dict[str, Callable[[dict[str, Any]], tuple[tuple[str, object], ...]]] = {
     "softmax": lambda derived: (
+        ("error bound of a row's sum", f"{derived['row_sum_error']:.3g}"),
         ("2**-u and reciprocal tables (bits)", derived["exp_rom_bits"] + derived["reciprocal_rom_bits"]),
         ("row buffer (words x bits)", f"{derived['buffer_beats']} x {derived['buffer_word_bits']}"),
         ("row queue (words x bits)", f"{derived['buffer_beats']} x {derived['row_queue_word_bits']}"),

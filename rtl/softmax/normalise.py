@@ -1,28 +1,28 @@
-"""The output of the softmax: multiply by the reciprocal, shift, round (step 6)."""
+"""The output of the softmax: multiply by the reciprocal, shift, round (step 6 of ``accel.softmax_unit``)."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from amaranth import Const, Module, Mux, Signal
-from amaranth.lib import fifo, stream, wiring
+from amaranth import Cat, Const, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from accel.numerics import Overflow
 from accel.softmax_unit import SoftmaxUnit
-from rtl.arith import round_off, shift_right_sticky
+from rtl.arith import round_off, shift_right, shift_right_sticky
+from rtl.elastic import PipelineEnd
 from rtl.softmax.layouts import row_layout, word_layout
 from rtl.stream import Beat, delay
 
-__all__ = ["Normalise"]
+__all__ = ["Normalise", "count_places", "take_words"]
 
 
 class Normalise(wiring.Component):
     """Multiplies the buffered exponentials of a row by the row's reciprocal and rounds to the output format.
 
     A word is taken with the row it belongs to; the row is taken with its last word. The pipeline behind never stalls: a
-    word is taken only if the output queue will have room for it, and 6 places keep it full at one word a cycle.
-    Latency 5 cycles from taking a word to its weights at an idle output, interval 1.
+    word is taken only if the output queue will have room for it. Latency 5 cycles from taking a word to its weights at
+    an idle output, interval 1.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class Normalise(wiring.Component):
         The row buffer's output.
     rows : In(stream.Signature(row_layout))
         Reciprocals of the rows, in order.
-    weights : Out(stream of beats)
+    results : Out(stream of beats)
         Weights; lanes that are not kept are 0.
     multiplied : Out(lanes)
         Lanes that are multiplied in this cycle.
@@ -46,78 +46,86 @@ class Normalise(wiring.Component):
     latency_cycles = 5
     interval_cycles = 1
 
-    _PLACES = latency_cycles + 1
-
     def __init__(self, unit: SoftmaxUnit, beat: Beat) -> None:
         self._unit, self._beat = unit, beat
+        words, rows = self._layouts()
         super().__init__(
             {
-                "words": In(stream.Signature(word_layout(unit))),
-                "rows": In(stream.Signature(row_layout(unit))),
-                "weights": Out(beat.signature),
+                "words": In(stream.Signature(words)),
+                "rows": In(stream.Signature(rows)),
+                "results": Out(beat.signature),
                 "multiplied": Out(unit.lanes),
             }
         )
 
+    def _layouts(self) -> tuple[data.StructLayout, data.StructLayout]:
+        """Return the layouts of words and rows."""
+        return word_layout(self._unit), row_layout(self._unit)
+
+    def _exponentials(self, m: Any) -> tuple[Any, list[tuple[Any, Any]]]:
+        """Return a row's entry and each lane's halvings and mantissa, ``latency_cycles - 5`` after a word is taken."""
+        word = self.words.payload
+        mantissas = word.mantissa if self._unit.mantissa_bits else [Const(1, 1)] * self._unit.lanes
+        return self.rows.payload, list(zip(word.halvings, mantissas, strict=True))
+
+    def _selected(self, m: Any, keep: Any, taken: Any) -> Any:
+        """Return which lanes are kept, as late as ``_exponentials``; ``keep`` is not delayed."""
+        return delay(m, keep, self.latency_cycles - 5, name="selected")
+
     def elaborate(self, platform: Any) -> Any:
         """Build operands (1), products (2), shifts (3), rounding (4) and the queue (5)."""
         m = Module()
-        word, row = self.words.payload, self.rows.payload
-        taken = self._credits(m)
-        valid = taken
-        stages = []
-        for stage in range(1, 5):
-            valid = delay(m, valid, 1, name=f"valid_{stage}", reset_less=False)
-            stages.append(valid)
-        keep = delay(m, word.keep, 1, name="keep")
-        m.d.comb += self.multiplied.eq(keep & stages[0].replicate(self._unit.lanes))
-        keep = delay(m, keep, 3, name="kept")
+        lead = self.latency_cycles - 5
+        m.submodules.end = end = PipelineEnd(self._beat.layout, latency_cycles=lead + 4)
+        wiring.connect(m, end.output, wiring.flipped(self.results))
+        taken = take_words(m, self.words, self.rows, end)
+        top = self._top(m, taken, lead) if self._unit.keep_row_sum else None
+        row, numbers = self._exponentials(m)
+        keep = delay(m, self._selected(m, self.words.payload.keep, taken), 1, name="keep")
+        started = delay(m, taken, lead + 1, name="taken", reset_less=False)
+        m.d.comb += self.multiplied.eq(keep & started.replicate(self._unit.lanes))
+        valid = delay(m, started, 2, name="valid", reset_less=False)
+        keep = delay(m, keep, 2, name="kept")
+        last = delay(m, self.words.payload.last, lead + 3, name="last")
 
         reciprocal = delay(m, row.reciprocal, 1, name="reciprocal")
-        weights = Signal(self._beat.layout)
-        for lane in range(self._unit.lanes):
-            mantissa = delay(m, word.mantissa[lane], 1, name=f"mantissa_{lane}")
-            product = Signal(len(mantissa) + len(reciprocal), name=f"product_{lane}", reset_less=True)
-            m.d.sync += product.eq(mantissa * reciprocal)
-            shift = self._shift(m, word.halvings[lane], row.shift, name=f"shift_{lane}")
-            value = self._round(m, product, shift, name=f"weight_{lane}")
-            m.d.comb += weights[self._beat.field][lane].eq(Mux(keep[lane], value, 0))
-        m.d.comb += [weights.keep.eq(keep), weights.last.eq(delay(m, word.last, 4, name="last"))]
-
-        m.submodules.queue = queue = fifo.SyncFIFO(width=self._beat.layout.size, depth=8)
+        weights = end.results.payload
+        for lane, (halvings, mantissa) in enumerate(numbers):
+            product = Signal(self._unit.mantissa_bits + len(reciprocal), name=f"product_{lane}", reset_less=True)
+            factor = delay(m, mantissa, 1, name=f"mantissa_{lane}") if self._unit.mantissa_bits else 1
+            m.d.sync += product.eq(factor * reciprocal)
+            shift = self._shift(m, halvings, row.shift, name=f"shift_{lane}")
+            if top is None:
+                value = self._round(m, product, shift, name=f"weight_{lane}")
+            else:
+                value = self._carry(
+                    m, product, shift, valid & last, keep[lane], valid, top[lane], name=f"weight_{lane}"
+                )
+            kept = delay(m, keep[lane], 1, name=f"given_{lane}")
+            m.d.comb += weights[self._beat.field][lane].eq(Mux(kept, value, 0))
         m.d.comb += [
-            queue.w_data.eq(weights),
-            queue.w_en.eq(stages[-1]),
-            self.weights.payload.eq(queue.r_data),
-            self.weights.valid.eq(queue.r_rdy),
-            queue.r_en.eq(self.weights.ready),
+            weights.keep.eq(delay(m, keep, 1, name="given")),
+            weights.last.eq(delay(m, last, 1, name="ended")),
+            end.results.valid.eq(delay(m, valid, 1, name="valid_end", reset_less=False)),
         ]
         return m
 
-    def _credits(self, m: Any) -> Any:
-        """Connect the handshakes of words and rows and return whether a word is taken in this cycle."""
-        held = Signal(range(self._PLACES + 1))
-        room = Signal()
-        taken = Signal()
-        left = Signal()
-        m.d.comb += [
-            room.eq(held != self._PLACES),
-            taken.eq(self.words.valid & self.rows.valid & room),
-            self.words.ready.eq(taken),
-            self.rows.ready.eq(taken & self.words.payload.last),
-            left.eq(self.weights.valid & self.weights.ready),
+    def _top(self, m: Any, taken: Any, lead: int) -> list[Any]:
+        """Return for each lane, ``lead + 3`` cycles later, whether its weight is the row's largest."""
+        row = self.rows.payload
+        place = count_places(m, taken, self.words.payload.last, len(row.top.beat))
+        return [
+            delay(m, (row.top.beat == place) & ~(row.top.lane ^ lane).any(), lead + 3, name=f"top_{lane}")
+            for lane in range(self._unit.lanes)
         ]
-        with m.If(taken & ~left):
-            m.d.sync += held.eq((held + 1)[: len(held)])
-        with m.Elif(left & ~taken):
-            m.d.sync += held.eq((held - 1)[: len(held)])
-        return taken
 
     def _shift(self, m: Any, halvings: Any, row_shift: Any, *, name: str) -> Any:
-        """Return after two cycles the right shift beyond the output fraction, at most what leaves nothing."""
+        """Return after two cycles what z is beyond ``least_shift``, at most what leaves nothing."""
         unit = self._unit
         # A product is at most 2**(m + r); shifted by m + r + 2 it rounds to 0 under every rule.
-        most = unit.mantissa_fraction_bits + unit.reciprocal_fraction_bits + 2 - unit.output_format.fraction_bits
+        most = unit.mantissa_fraction_bits + unit.reciprocal_fraction_bits + 2 - unit.least_shift
+        if unit.keep_row_sum:
+            most += unit.residue_bits
         total = Signal((halvings + row_shift).shape(), name=f"{name}_total")
         amount = Signal(range(most + 1), name=f"{name}_amount", reset_less=True)
         m.d.comb += total.eq(halvings + row_shift)
@@ -125,9 +133,9 @@ class Normalise(wiring.Component):
         return delay(m, amount, 1, name=f"{name}_delayed")
 
     def _round(self, m: Any, product: Any, shift: Any, *, name: str) -> Any:
-        """Return after two cycles ``product / 2**(output fraction + shift)``, rounded and fitted to the output."""
+        """Return after two cycles ``product / 2**(least_shift + shift)``, rounded and fitted to the output."""
         target = self._unit.output_format
-        below = target.fraction_bits - 1  # all but one of the bits that are always lost
+        below = self._unit.least_shift - 1  # all but one of the bits that are always lost
         upper, lost = shift_right_sticky(product[below:], shift)
         shifted = Signal(len(upper), name=f"{name}_shifted", reset_less=True)
         sticky = Signal(name=f"{name}_sticky", reset_less=True)
@@ -135,10 +143,49 @@ class Normalise(wiring.Component):
 
         rounded = Signal(len(upper), name=f"{name}_rounded")
         m.d.comb += rounded.eq(round_off(shifted, sticky, target.rounding))
+        return self._fit(m, rounded, name=name)
+
+    def _carry(self, m: Any, product: Any, shift: Any, ends: Any, keep: Any, valid: Any, top: Any, *, name: str) -> Any:
+        """Return after two cycles the same, rounded with the rest that the lane carries; ``ends`` starts a new row."""
+        rest_bits = self._unit.residue_bits
+        below = self._unit.least_shift - rest_bits
+        whole = product[below:] if below >= 0 else Cat(Const(0, -below), product)
+        shifted = Signal(len(whole), name=f"{name}_shifted", reset_less=True)
+        m.d.sync += shifted.eq(shift_right(whole, shift))
+
+        rest = Signal(rest_bits, init=1 << (rest_bits - 1), name=f"{name}_rest")
+        total = Signal(len(whole) + 1, name=f"{name}_carried")
+        m.d.comb += total.eq(shifted + (rest | top.replicate(rest_bits)))
+        with m.If(ends):
+            m.d.sync += rest.eq(rest.init)
+        with m.Elif(valid & keep & ~top):
+            m.d.sync += rest.eq(total[:rest_bits])
+        return self._fit(m, total[rest_bits:], name=name)
+
+    def _fit(self, m: Any, rounded: Any, *, name: str) -> Any:
+        """Return after one cycle a rounded weight, at most 1 and in the range of the output."""
+        target = self._unit.output_format
+        largest = min(1 << target.fraction_bits, target.max_code)
         value = Signal(target.width_bits, name=name, reset_less=True)
-        if target.overflow is Overflow.SATURATE and len(rounded) > target.max_code.bit_length():
-            m.d.sync += value.eq(Mux(rounded > target.max_code, Const(target.max_code, len(value)), rounded))
-        else:
-            # A format that does not saturate holds 1 and so everything below 2, and no weight comes near to 2.
-            m.d.sync += value.eq(rounded)
+        m.d.sync += value.eq(Mux(rounded > largest, Const(largest, len(value)), rounded))
         return value
+
+
+def take_words(m: Any, words: Any, rows: Any, end: Any) -> Any:
+    """Connect the handshakes of the words and their rows; return whether a word is taken in this cycle."""
+    taken = Signal(name="taken")
+    m.d.comb += [
+        taken.eq(words.valid & rows.valid & end.room),
+        end.taken.eq(taken),
+        words.ready.eq(taken),
+        rows.ready.eq(taken & words.payload.last),
+    ]
+    return taken
+
+
+def count_places(m: Any, taken: Any, last: Any, width: int) -> Any:
+    """Return the place of the offered word in its row, in beats."""
+    place = Signal(width, name="place")
+    with m.If(taken):
+        m.d.sync += place.eq(Mux(last, 0, (place + 1)[:width]))
+    return place

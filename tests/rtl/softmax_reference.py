@@ -1,12 +1,12 @@
-"""A plain reading of the contract page ``accel.softmax_unit`` in Python integers, one row at a time."""
+"""A plain reading of ``accel.softmax_rows`` and ``accel.softmax_unit`` in Python integers, one row at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from accel.numerics import LinearTable, Overflow, Rounding
-from accel.softmax_unit import LOG2E, LOG2E_FRACTION_BITS, SOFTMAX_ACTIONS, SoftmaxUnit
+from accel.numerics import LinearTable, Rounding
+from accel.softmax_unit import SOFTMAX_ACTIONS, SoftmaxUnit
 
 Row = Sequence[Sequence[int | None]]
 """Beats of lanes; None is a lane without a score."""
@@ -33,21 +33,21 @@ def reciprocal(total: int, bits: int, table: LinearTable) -> tuple[int, int]:
     return exponent, half_up(guess * correction, guess_bits)
 
 
-def output_code(unit: SoftmaxUnit, value: int, shift: int) -> int:
-    """Return ``value / 2**shift`` in the output format (step 6)."""
-    target = unit.output_format
+def rounded(unit: SoftmaxUnit, value: int, shift: int) -> int:
+    """Return ``value / 2**shift`` by the rounding of the output format."""
     shift = min(shift, value.bit_length() + 2)  # leaves less than a quarter, as any larger shift does
     whole, rest, half = value >> shift, value & ((1 << shift) - 1), 1 << (shift - 1)
     up = {
         Rounding.TRUNCATE: False,
         Rounding.NEAREST_UP: rest >= half,
         Rounding.NEAREST_EVEN: rest > half or (rest == half and whole % 2 == 1),
-    }[target.rounding]
-    code = whole + up
-    if target.overflow is Overflow.SATURATE:
-        return min(code, target.max_code)
-    assert code <= target.max_code, "the contract promises that nothing overflows"
-    return code
+    }[unit.output_format.rounding]
+    return whole + up
+
+
+def fitted(unit: SoftmaxUnit, code: int) -> int:
+    """Return a rounded weight, at most 1 and in the range of the output format."""
+    return min(code, 1 << unit.output_format.fraction_bits, unit.output_format.max_code)
 
 
 @dataclass
@@ -58,11 +58,12 @@ class Softmax:
     actions: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SOFTMAX_ACTIONS, 0))
 
     def power(self, code: int) -> tuple[int, int]:
-        """Return exponent n and mantissa w of a score (steps 1 to 3)."""
-        bits = self.unit.mantissa_fraction_bits
-        scaled = half_up(code * LOG2E, self.unit.input_format.fraction_bits + LOG2E_FRACTION_BITS - bits)
-        exponent = -(-scaled >> bits)
-        return exponent, look_up(self.unit.exp2, (exponent << bits) - scaled)
+        """Return halvings h and mantissa w of a score (steps 1 to 3)."""
+        unit, bits = self.unit, self.unit.mantissa_fraction_bits
+        factor, fraction_bits = unit.scale
+        shift = unit.input_format.fraction_bits + fraction_bits - bits
+        scaled = half_up((unit.input_format.max_code - code) * factor, shift)
+        return scaled >> bits, look_up(unit.exp2, scaled & ((1 << bits) - 1)) if bits else 1
 
     def row(self, beats: Row) -> list[list[int | None]]:
         """Return the weights of a row, None where there was no score."""
@@ -78,24 +79,62 @@ class Softmax:
             count["buffer_read"] += 1
             if not valid:
                 continue
-            new_top = max([n for n, _ in valid] + ([] if top is None else [top]))
-            if top is not None and new_top > top:
+            fewest = min([h for h, _ in valid] + ([] if top is None else [top]))
+            if top is not None and fewest < top:
                 count["rescale"] += 1
-                total >>= new_top - top
+                total >>= top - fewest
             spare = unit.sum_fraction_bits - unit.mantissa_fraction_bits
-            total += sum((w << spare) >> (new_top - n) for n, w in valid)
-            top = new_top
+            total += sum((w << spare) >> (h - fewest) for h, w in valid)
+            top = fewest
         count["reciprocal"] += 1
         if top is None:
             return [[None] * unit.lanes for _ in beats]
         assert total < 1 << unit.sum_bits, "the sum is wide enough"
         bits = unit.reciprocal_fraction_bits
-        exponent, mantissa = reciprocal(total, bits, unit.reciprocal)
-        base = unit.mantissa_fraction_bits + bits - unit.output_format.fraction_bits + exponent - unit.sum_fraction_bits
-        return [
-            [None if power is None else output_code(unit, power[1] * mantissa, base + top - power[0]) for power in beat]
-            for beat in powers
+        exponent, y = reciprocal(total >> unit.sum_drop_bits, bits, unit.reciprocal)
+        base = unit.mantissa_fraction_bits + bits - unit.output_format.fraction_bits
+        base += exponent + unit.sum_drop_bits - unit.sum_fraction_bits
+        quotients = [
+            [None if power is None else (power[1] * y, base + power[0] - top) for power in beat] for beat in powers
         ]
+        if unit.keep_row_sum:
+            return self.carried(quotients, self.place_of_top(powers, top))
+        return [
+            [None if quotient is None else fitted(unit, rounded(unit, *quotient)) for quotient in beat]
+            for beat in quotients
+        ]
+
+    def place_of_top(self, powers: Sequence[Sequence[tuple[int, int] | None]], fewest: int) -> tuple[int, int]:
+        """Return beat and lane of the first score with the largest exponential."""
+        found = [
+            (-power[1], beat, lane)
+            for beat, each in enumerate(powers)
+            for lane, power in enumerate(each)
+            if power is not None and power[0] == fewest
+        ]
+        return min(found)[1:]
+
+    def carried(
+        self, quotients: Sequence[Sequence[tuple[int, int] | None]], top: tuple[int, int]
+    ) -> list[list[int | None]]:
+        """Return the weights of a row, rounded with the rest that each lane carries."""
+        unit, bits = self.unit, self.unit.residue_bits
+        rest = [1 << (bits - 1)] * unit.lanes
+        weights: list[list[int | None]] = []
+        for beat, each in enumerate(quotients):
+            weights.append([])
+            for lane, quotient in enumerate(each):
+                if quotient is None:
+                    weights[-1].append(None)
+                    continue
+                value, shift = quotient
+                fine = value << (bits - shift) if shift < bits else value >> (shift - bits)
+                if (beat, lane) == top:
+                    code = (fine + (1 << bits) - 1) >> bits
+                else:
+                    code, rest[lane] = divmod(fine + rest[lane], 1 << bits)
+                weights[-1].append(fitted(unit, code))
+        return weights
 
     def rows(self, rows: Sequence[Row]) -> list[list[list[int | None]]]:
         """Return the weights of all rows."""

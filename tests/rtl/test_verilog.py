@@ -112,9 +112,9 @@ def test_names_are_plain_and_no_reserved_word_of_systemverilog():
 def test_equal_lanes_share_one_module(lanes):
     text = verilog_text(make(lanes=lanes), "softmax")
     modules = re.findall(r"^module (\w+)", text, flags=re.MULTILINE)
-    assert [name for name in modules if "exp2" in name] == ["softmax_core_exponentials_exp2"]
-    assert len(modules) == 12
-    assert len(re.findall(r"^  softmax_core_exponentials_exp2 exp2_\d+ \(", text, flags=re.MULTILINE)) == lanes
+    assert len([name for name in modules if "exp2" in name]) == 1
+    assert len(modules) == 16
+    assert len(re.findall(r"^  softmax_core_front_power power(?:_\d+)? \(", text, flags=re.MULTILINE)) == lanes
 
 
 def test_the_sidecar_describes_the_verilog(tmp_path):
@@ -132,7 +132,13 @@ def test_the_sidecar_describes_the_verilog(tmp_path):
     assert what["latency_cycles"] == unit.latency_cycles
     assert what["interval_cycles"] == 1
     assert what["max_error"] == unit.max_error
-    assert what["parameters"] == {"max_length": 100, "lanes": 2, "exp_segments": 64, "counters": True}
+    assert what["parameters"] == {
+        "max_length": 100,
+        "lanes": 2,
+        "exp_segments": 64,
+        "keep_row_sum": True,
+        "counters": True,
+    }
     assert what["input_format"] == unit.input_format.as_dict()
     assert what["actions"] == SOFTMAX_ACTIONS
     assert what["verilog_sha256"] == hashlib.sha256(text.encode()).hexdigest()

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from accel.errors import InputError
 from accel.numerics import FixedPoint, Overflow, Rounding
 from accel.softmax_unit import SOFTMAX_ACTIONS, SoftmaxUnit
+from sim.accuracy import measure_accuracy
 from sim.golden import softmax as golden
+from sim.golden import softmax_steps as steps
 
 
 def unit(max_length: int = 256, lanes: int = 1, fraction_bits: int = 16, **changes: object) -> SoftmaxUnit:
@@ -45,7 +47,7 @@ def test_random_rows_stay_within_the_stated_bound(deviation: float, length: int)
 def test_sixteen_bit_weights_are_within_5e_5_of_the_exact_softmax() -> None:
     one = unit(max_length=1024)
     codes = one.input_format.quantize(np.random.default_rng(0).normal(0, 3, (64, 1024)))
-    assert max(error_of(one, row) for row in codes) < 5e-5
+    assert max(error_of(one, row) for row in codes) < one.max_error < 5e-5
 
 
 @st.composite
@@ -74,6 +76,7 @@ def units_and_rows(draw: st.DrawFn) -> tuple[SoftmaxUnit, np.ndarray]:
         input_format=source,
         output_format=target,
         exp_segments=1 << draw(st.integers(0, min(6, fraction))),
+        keep_row_sum=draw(st.booleans()),
     )
     codes = st.integers(source.min_code, source.max_code)
     return one, np.array(draw(st.lists(codes, min_size=length, max_size=length)), np.int64)
@@ -84,29 +87,54 @@ def units_and_rows(draw: st.DrawFn) -> tuple[SoftmaxUnit, np.ndarray]:
 def test_the_error_bound_holds_for_any_unit_and_any_row(case: tuple[SoftmaxUnit, np.ndarray]) -> None:
     one, codes = case
     assert error_of(one, codes) <= one.max_error
+    weights = golden.softmax(one, [codes]).weights[0]
+    assert abs(one.output_format.to_real(weights).sum() - 1) <= one.row_sum_error
+    mantissa, halvings = steps.exponentials(one, codes)
+    largest = np.where(halvings == halvings.min(), mantissa, -1).argmax()
+    assert weights[largest] == weights.max()
 
 
 @given(units_and_rows())
 @settings(max_examples=100, deadline=None)
 def test_the_declared_widths_hold_every_intermediate_value(case: tuple[SoftmaxUnit, np.ndarray]) -> None:
     one, codes = case
-    mantissa, exponent = golden._mantissa_exponent(one, codes)
-    maximum, total, _ = golden._accumulate(one, mantissa, exponent)
-    low, high = one.exponent_range
+    mantissa, halvings = steps.exponentials(one, codes)
+    fewest, total, _ = steps.accumulate(one, mantissa, halvings)
     assert 0 < mantissa.min() <= mantissa.max() <= 1 << one.mantissa_fraction_bits
-    assert low <= exponent.min() <= maximum == exponent.max() <= high
-    assert 0 < total <= one.max_length << one.sum_fraction_bits
+    assert 0 <= fewest == halvings.min() <= halvings.max() <= one.max_halvings
+    assert 1 << (one.sum_fraction_bits - one.sum_head_bits) <= total <= one.max_length << one.sum_fraction_bits
     assert total.bit_length() <= one.sum_bits
-    reciprocal, _ = golden._reciprocal(one, total)
-    assert reciprocal <= 1 << one.reciprocal_fraction_bits
+    inverse, _ = steps.reciprocal(one, total)
+    assert inverse <= 1 << one.reciprocal_fraction_bits
 
 
-@pytest.mark.parametrize("length", [512, 1024, 4096])
+@pytest.mark.parametrize("length", [512, 1000, 1024, 4096])
 def test_equal_scores_share_the_weight_equally(length: int) -> None:
-    one = unit(max_length=length)
-    for code in (one.input_format.min_code, -1, 0, one.input_format.max_code):
-        weights = golden.softmax(one, [np.full(length, code)]).weights[0]
-        assert set(weights.tolist()) == {2**16 // length}
+    plain, kept = (unit(max_length=length, keep_row_sum=keep) for keep in (False, True))
+    for code in (plain.input_format.min_code, -1, 0, plain.input_format.max_code):
+        row = [np.full(length, code)]
+        assert set(golden.softmax(plain, row).weights[0].tolist()) == {round(2**16 / length)}
+        weights = golden.softmax(kept, row).weights[0]
+        assert weights.max() - weights.min() <= 1
+        assert abs(weights.sum() - 2**16) <= 4
+
+
+@pytest.mark.parametrize("deviation", [1.0, 2.0, 4.0])
+def test_the_default_keeps_rows_of_1024_within_a_4096th_of_1_and_their_largest_score(deviation: float) -> None:
+    one = unit(max_length=1024)
+    assert one.max_error < 5e-5
+    assert one.row_sum_error < 2.0**-12
+    scores = np.random.default_rng(int(deviation)).normal(0, deviation, (250, 1024))
+    codes = one.input_format.quantize(scores)
+    weights = golden.softmax(one, list(codes)).weights
+    found = measure_accuracy(scores, codes, weights, one.input_format, one.output_format)
+    assert found.max_error < one.max_error
+    assert found.row_sum_error < one.row_sum_error
+    assert found.argmax_agreement == 1.0
+    plain = replace(one, keep_row_sum=False)
+    alone = golden.softmax(plain, list(codes)).weights
+    loose = measure_accuracy(scores, codes, alone, one.input_format, one.output_format)
+    assert loose.row_sum_error > 3 * found.row_sum_error
 
 
 def test_one_huge_score_takes_all() -> None:

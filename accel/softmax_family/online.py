@@ -1,0 +1,87 @@
+"""The contract of the online softmax with a general rescale: the classical baseline, in fixed point.
+
+Milakov and Gimelshein (arXiv 1805.02867): ``M' = max(M, x)``, ``S' = S e**(M - M') + e**(x - M')``, then weights
+``e**(x - M) / S``. Steps, all quantities integers; m, s, r, ``exp2`` and step 1 to 3 as in ``accel.softmax_rows``, but
+that d is not the distance from the largest code:
+
+1. Per beat ``M' = max(M, x of each valid lane)``; a row has no M before its first valid score.
+2. For each valid lane ``h, w`` by steps 1 to 3 of ``d = M' - x``; for the rise ``h, w`` of ``d = M' - M``.
+3. ``S' = R + sum over valid lanes of floor(w * 2**(s - m) / 2**h)``. R is 0 in the first beat, S if M does not rise,
+   else ``floor(S * w / 2**(m + h))``.
+4. At the end of the row e, y by step 5 of ``accel.softmax_unit``.
+5. For each score ``h, w`` of ``d = M - x``; its weight is step 6 of ``accel.softmax_unit`` with H = 0, always rounded
+   alone.
+
+A rise multiplies the sum by a rounded factor, so errors add up with the rises, as many as a row may have: the bound is
+wide. And the product stands in the loop from one beat to the next, in one cycle. Timing: as ``accel.softmax_unit``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from accel.errors import InputError
+from accel.softmax_unit import SoftmaxUnit
+
+__all__ = ["OnlineSoftmaxUnit"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnlineSoftmaxUnit(SoftmaxUnit):
+    """Parameters of the online softmax: those of ``SoftmaxUnit``.
+
+    Parameters
+    ----------
+    keep_row_sum : bool
+        False: each weight is rounded alone.
+
+    Raises
+    ------
+    InputError
+        A parameter is out of range.
+    """
+
+    keep_row_sum: bool = False
+
+    name: ClassVar[str] = "online-softmax"
+    summary: ClassVar[str] = "Online softmax with the exact maximum, rescaled by a product"
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        """Check every parameter."""
+        super().__post_init__()
+        if self.keep_row_sum:
+            raise InputError(
+                "keep_row_sum must be false for the online softmax, which rounds each weight alone",
+                hint="use softmax",
+                field=("keep_row_sum",),
+            )
+
+    @property
+    def latency_cycles(self) -> int:
+        """Cycles from accepting a row's last beat to its first weights, the output being idle and ready."""
+        return 33 + 2 * self.tree_stages
+
+    @property
+    def max_rises(self) -> int:
+        """Most beats that raise the maximum of a row."""
+        return min(self.max_beats - 1, self.largest_distance)
+
+    @property
+    def lost_share(self) -> float:
+        """Bound on the share by which a row's sum is off, either way.
+
+        Each rise multiplies the sum by a factor off by at most 1 + q. Terms and rises lose less than one step each. The
+        sum is at least one largest term, which is 1 less twice the error of the table.
+        """
+        rises = self.max_rises
+        drift = float((1 + self.term_error) ** rises - 1)
+        return drift + (self.capacity + rises) * 2.0**-self.sum_fraction_bits / (1.0 - 2 * self.exp2.max_error)
+
+    @property
+    def sum_error(self) -> float:
+        """Bound on the relative error of a row's sum and of its reciprocal."""
+        lost = self.lost_share
+        return (1 + self.reciprocal_error) / (1 - lost) - 1 if lost < 1 else 1.0

@@ -1,0 +1,165 @@
+"""Golden models of the softmax family beside the default, by the contracts of ``accel.softmax_family``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accel.numerics import Rounding, round_shift
+from accel.softmax_family import (
+    BlockSkipUnit,
+    IntegerSoftmaxUnit,
+    Log2SoftmaxUnit,
+    LogSumExpUnit,
+    OnlineSoftmaxUnit,
+    SoftermaxUnit,
+    TopKSoftmaxUnit,
+    TwoPassSoftmaxUnit,
+)
+from accel.softmax_family.logarithm import LN2, LN2_FRACTION_BITS
+from accel.softmax_unit import SoftmaxUnit
+from sim.golden.mantissa import mantissa_function
+from sim.golden.softmax import exact_softmax, softmax
+from sim.golden.softmax_steps import (
+    Codes,
+    accumulate,
+    check_row,
+    exponentials,
+    reciprocal,
+    round_weights,
+    scaled,
+)
+
+__all__ = ["GoldenRow", "exact_row", "golden_rows"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GoldenRow:
+    """What a block must answer to a row.
+
+    Parameters
+    ----------
+    codes : ndarray[places], int64
+        Output codes, one for each place: beats times lanes; 0 where none is kept.
+    keep : ndarray[places], bool
+        Which places hold one.
+    """
+
+    codes: Codes
+    keep: NDArray[np.bool_]
+
+
+def golden_rows(unit: Any, rows: Sequence[Codes]) -> list[GoldenRow]:
+    """Return the answers of any unit of the family to ``rows`` of score codes (ndarray[row length], int64).
+
+    Raises
+    ------
+    InputError
+        A row is empty or too long, or a code is outside the input format.
+    """
+    model = _MODELS[type(unit)]
+    answers = []
+    for index, row in enumerate(rows):
+        check_row(unit, index, row)
+        places = -(-len(row) // unit.lanes) * unit.lanes
+        codes, keep = np.zeros(places, np.int64), np.zeros(places, bool)
+        where, found = model(unit, row.astype(np.int64))
+        codes[where], keep[where] = found, True
+        answers.append(GoldenRow(codes=codes, keep=keep))
+    return answers
+
+
+def _weights(unit: SoftmaxUnit, row: Codes) -> tuple[Codes, Codes]:
+    return np.arange(len(row)), softmax(unit, [row]).weights[0]
+
+
+def _online(unit: OnlineSoftmaxUnit, row: Codes) -> tuple[Codes, Codes]:
+    top = unit.input_format.max_code
+    grow = unit.sum_fraction_bits - unit.mantissa_fraction_bits
+    running = np.maximum.accumulate(np.maximum.reduceat(row, np.arange(0, len(row), unit.lanes)))
+    starts = np.concatenate([[0], 1 + np.flatnonzero(np.diff(running))])
+    # A distance d has the exponential of the score d below the largest code.
+    mantissa, halvings = exponentials(unit, top - (np.repeat(running, unit.lanes)[: len(row)] - row))
+    sums = np.add.reduceat((mantissa << grow) >> np.minimum(halvings, 62), starts * unit.lanes)
+    factors, shifts = exponentials(unit, top - np.diff(running[starts]))
+    total = int(sums[0])
+    for index in range(1, len(starts)):
+        total = (total * int(factors[index - 1])) >> (unit.mantissa_fraction_bits + int(shifts[index - 1]))
+        total += int(sums[index])
+    largest = int(running[-1])
+    y, e = reciprocal(unit, total)
+    mantissa, halvings = exponentials(unit, top - (largest - row))
+    shifts = (
+        unit.mantissa_fraction_bits
+        + unit.reciprocal_fraction_bits
+        - unit.output_format.fraction_bits
+        + halvings
+        + (e + unit.sum_drop_bits - unit.sum_fraction_bits)
+    )
+    return np.arange(len(row)), round_weights(unit, mantissa * y, shifts, mantissa, halvings)
+
+
+def _top_k(unit: TopKSoftmaxUnit, row: Codes) -> tuple[Codes, Codes]:
+    weights = softmax(unit, [row]).weights[0]
+    mantissa, halvings = exponentials(unit, row)
+    order = np.lexsort((np.arange(len(row)), -mantissa, halvings))[: unit.k]
+    return order, weights[order]
+
+
+def _logarithm(unit: Log2SoftmaxUnit | LogSumExpUnit, row: Codes) -> int:
+    """Step 5: L."""
+    fewest, total, _ = accumulate(unit, *exponentials(unit, row))
+    e, y = mantissa_function(unit.log2, total)
+    return ((e - unit.sum_fraction_bits - fewest) << unit.log_fraction_bits) + y
+
+
+def _log2_weights(unit: Log2SoftmaxUnit, row: Codes) -> tuple[Codes, Codes]:
+    k = unit.log_fraction_bits
+    cut = round_shift(scaled(unit, row), unit.mantissa_fraction_bits - k, Rounding.TRUNCATE)
+    codes = round_shift(cut + _logarithm(unit, row), k, Rounding.NEAREST_UP)
+    return np.arange(len(row)), np.clip(codes, 0, unit.output_format.max_code)
+
+
+def _log_sum_exp(unit: LogSumExpUnit, row: Codes) -> tuple[Codes, Codes]:
+    target = unit.output_format
+    bits = unit.log_fraction_bits + LN2_FRACTION_BITS
+    exact = (unit.input_format.max_code << (bits - unit.input_format.fraction_bits)) + _logarithm(unit, row) * LN2
+    code = target.fit(round_shift(exact, bits - target.fraction_bits, target.rounding))
+    return np.array([(-(-len(row) // unit.lanes) - 1) * unit.lanes]), code.reshape(1)
+
+
+def _skip(unit: BlockSkipUnit, row: Codes) -> tuple[Codes, Codes]:
+    size = unit.block_beats * unit.lanes
+    starts = np.arange(0, len(row), size)
+    largest = np.maximum.reduceat(row, starts)
+    flags = (np.maximum.accumulate(largest) - largest > unit.distance_code).astype(np.int64)
+    ends = np.minimum(starts + size, -(-len(row) // unit.lanes) * unit.lanes)
+    return ends - unit.lanes, flags
+
+
+_MODELS: Mapping[type, Callable[[Any, Codes], tuple[Codes, Codes]]] = {
+    SoftmaxUnit: _weights,
+    SoftermaxUnit: _weights,
+    IntegerSoftmaxUnit: _weights,
+    TwoPassSoftmaxUnit: _weights,
+    OnlineSoftmaxUnit: _online,
+    TopKSoftmaxUnit: _top_k,
+    Log2SoftmaxUnit: _log2_weights,
+    LogSumExpUnit: _log_sum_exp,
+    BlockSkipUnit: _skip,
+}
+
+
+def exact_row(unit: Any, row: Codes) -> NDArray[np.float64]:
+    """Return in float64 what a unit of the family approximates: a row's softmax to its base, or its log-sum-exp."""
+    x = unit.input_format.to_real(row)
+    if isinstance(unit, LogSumExpUnit):
+        result = np.array([x.max() + math.log(np.exp(x - x.max()).sum())])
+        clipped: NDArray[np.float64] = np.clip(result, unit.output_format.min_value, unit.output_format.max_value)
+        return clipped
+    return exact_softmax(x * (math.log(2) if unit.scale[0] == 1 else 1.0))

@@ -15,8 +15,10 @@ from accel.norm_unit import NORMS, NormUnit
 from accel.numerics import FixedPoint, Overflow, Rounding
 from accel.softmax_unit import SoftmaxUnit
 from rtl.activation import ActivationBlock, activation_contract
+from rtl.attention.reordered import ENTRIES as REORDERED_ENTRIES
 from rtl.entry import UnitEntry
 from rtl.norm import Norm, norm_contract
+from rtl.softmax import ENTRIES as SOFTMAX_ENTRIES
 from rtl.softmax import Softmax, softmax_contract
 
 __all__ = ["UNITS", "UnitEntry", "find_unit", "summaries"]
@@ -112,6 +114,8 @@ UNITS: Mapping[str, UnitEntry] = {
             contract=partial(softmax_contract, counters=False),
             build=Softmax,
         ),
+        *SOFTMAX_ENTRIES,
+        *REORDERED_ENTRIES,
         *(_activation_entry(function) for function in ACTIVATIONS),
         *(_norm_entry(function) for function in NORMS),
     )

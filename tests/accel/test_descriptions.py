@@ -14,13 +14,29 @@ from accel.activation_unit import ActivationUnit
 from accel.arch import Architecture
 from accel.configuration import Study
 from accel.cost import CostTable
+from accel.layer import Layer
 from accel.mantissa_unit import MantissaUnit
-from accel.nest import Nest
+from accel.nest import NestSchedule
+from accel.nest_result import NestResult
 from accel.norm_unit import NormUnit
+from accel.reordered_schedule import AttentionJob
+from accel.reordered_unit import ReorderedUnit
 from accel.result import Result
 from accel.schedule import Schedule, ScheduleTemplate
+from accel.softmax_family import (
+    BlockSkipUnit,
+    IntegerSoftmaxUnit,
+    Log2SoftmaxUnit,
+    LogSumExpUnit,
+    OnlineSoftmaxUnit,
+    SoftermaxUnit,
+    TopKSoftmaxUnit,
+    TwoPassSoftmaxUnit,
+)
+from accel.softmax_rows import Quality
 from accel.softmax_unit import SoftmaxUnit
 from accel.sweep import SweepFile
+from accel.technology import TechnologyRequest
 from accel.workload import Workload
 
 
@@ -39,18 +55,32 @@ def described(cls: type) -> set[type]:
 
 
 ROOTS = (
+    AttentionJob,
+    ReorderedUnit,
     ActivationUnit,
     NormUnit,
     SweepFile,
     MantissaUnit,
     Architecture,
     CostTable,
-    Nest,
+    Layer,
+    NestSchedule,
+    NestResult,
+    TechnologyRequest,
     Study,
     Result,
     Schedule,
     ScheduleTemplate,
     SoftmaxUnit,
+    BlockSkipUnit,
+    IntegerSoftmaxUnit,
+    Log2SoftmaxUnit,
+    LogSumExpUnit,
+    OnlineSoftmaxUnit,
+    SoftermaxUnit,
+    TopKSoftmaxUnit,
+    TwoPassSoftmaxUnit,
+    Quality,
     Workload,
     sim.run_file.RunFile,
 )

@@ -1,0 +1,1 @@
+"""Attention cores: whole heads, Q, K and V in and AV out."""

@@ -18,6 +18,7 @@ __all__ = [
     "Axis",
     "Group",
     "Level",
+    "MaskedTiles",
     "Plan",
     "Residence",
     "Schedule",
@@ -47,6 +48,15 @@ class Level(StrEnum):
     """In the PEs of each array that reads it."""
     STREAM = "stream"
     """Nowhere: each value goes to its reader, or from or to DRAM, over a link and is not kept."""
+
+
+class MaskedTiles(StrEnum):
+    """What becomes of tiles in which the filters of the cascade leave no point."""
+
+    SKIPPED = "skipped"
+    """They take no cycles, and nothing is read or fetched for them."""
+    RUN = "run"
+    """They run like all others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,6 +157,8 @@ class Plan:
         Einsum to its tile offset: 0 for the newest tile, 1 for the one before.
     residency : mapping of str to Residence
         Tensor to where it lives.
+    masked_tiles : MaskedTiles
+        What becomes of tiles that the filters of the cascade empty; of no concern to a cascade without filters.
 
     Raises
     ------
@@ -160,6 +172,7 @@ class Plan:
     epoch: tuple[Group, ...]
     offsets: Mapping[str, int]
     residency: Mapping[str, Residence]
+    masked_tiles: MaskedTiles = MaskedTiles.SKIPPED
 
     __pydantic_config__ = {"extra": "forbid"}
 

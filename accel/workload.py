@@ -47,6 +47,8 @@ class Workload:
         Sequence lengths P and M of one head.
     query_key_dim, value_dim : int
         Head dimensions E (of Q and K) and F (of V).
+    window : int, optional
+        Keys that a query sees at most, for cascades with a window W.
 
     Raises
     ------
@@ -62,12 +64,14 @@ class Workload:
     keys: int
     query_key_dim: int
     value_dim: int
+    window: int | None = None
 
     __pydantic_config__ = {"extra": "forbid"}
 
     def __post_init__(self) -> None:
         """Check every field."""
-        _check_positive(self, ("batch", "heads", "kv_heads", "queries", "keys", "query_key_dim", "value_dim"))
+        window = () if self.window is None else ("window",)
+        _check_positive(self, ("batch", "heads", "kv_heads", "queries", "keys", "query_key_dim", "value_dim", *window))
         _check_groups(self.heads, self.kv_heads)
 
     @property
@@ -79,7 +83,8 @@ class Workload:
     def sizes(self) -> dict[str, int]:
         """Rank sizes P, M, E and F of one instance.
 
-        The query heads that share a key/value head are stacked along P, for they read the same K and V.
+        The query heads that share a key/value head are stacked along P, for they read the same K and V: all heads of
+        the first position, then those of the next.
         """
         return {
             "P": self.queries * (self.heads // self.kv_heads),
@@ -87,6 +92,12 @@ class Workload:
             "E": self.query_key_dim,
             "F": self.value_dim,
         }
+
+    @property
+    def parameters(self) -> dict[str, int]:
+        """Values of the parameters that filters use: G query heads for each key/value head, and the window W if any."""
+        window = {} if self.window is None else {"W": self.window}
+        return {"G": self.heads // self.kv_heads, **window}
 
 
 @dataclass(frozen=True, kw_only=True)

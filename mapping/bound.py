@@ -13,6 +13,7 @@ from accel.cascade import Cascade, Einsum
 from accel.errors import InputError, Problem, did_you_mean
 from accel.expression import Access, Operation, accesses
 from accel.schedule import Level, Plan
+from mapping.mask import Mask, find_mask, mask_problems
 
 __all__ = ["Bound", "Step", "bind"]
 
@@ -39,7 +40,8 @@ class Step:
     offset : int
         Its tile offset.
     reads : tuple of Access
-        What it takes from the buffer or from DRAM; values that another Einsum of the same tile hands on are not here.
+        What it may take from the buffer or from DRAM: all but new values that are handed on within their tile. Of the
+        Einsums that read the same of a tile only the first in time takes it there (``Bound.read_before``).
     """
 
     einsum: Einsum
@@ -81,6 +83,11 @@ class Bound:
         return frozenset(tensor.name for tensor in self.cascade.inputs)
 
     @cached_property
+    def mask(self) -> Mask | None:
+        """What the filters of the cascade say about tiles; None if there are none or the plan skips no tile."""
+        return find_mask(self.cascade, self.plan)
+
+    @cached_property
     def once_ranks(self) -> tuple[str, ...]:
         """Split ranks over whose tiles some Einsum does not run: it runs at their last tile only."""
         return tuple(
@@ -107,6 +114,41 @@ class Bound:
             for access in step.einsum.reads:
                 if access.tensor == tensor:
                     yield step, access
+
+    def steps_back(self, maker: Step, access: Access) -> int:
+        """Return how many steps of the iterative rank before its own tile an access reads what ``maker`` made."""
+        rank = maker.einsum.iterative_rank
+        pairs = zip(maker.einsum.output.indices, access.indices, strict=True)
+        return next(
+            (
+                made.shift[1] - read.shift[1]
+                for made, read in pairs
+                if made.shift is not None and read.shift is not None and made.shift[0] == rank
+            ),
+            1,
+        )
+
+    @cached_property
+    def shelf(self) -> dict[object, object]:
+        """What was worked out for some tile sizes, and holds for others with the same key."""
+        return {}
+
+    @cached_property
+    def stored_reads(self) -> Mapping[Access, tuple[Step, ...]]:
+        """What Einsums take from the buffer or from DRAM, and the steps that do, the first in time first."""
+        found: dict[Access, list[Step]] = {}
+        for step in self.steps.values():
+            for access in step.reads:
+                found.setdefault(access, []).append(step)
+        # The sort is stable: of Einsums that begin in the same group the first of the text counts as the first.
+        return {
+            access: tuple(sorted(each, key=lambda step: (step.offset, step.group))) for access, each in found.items()
+        }
+
+    def read_before(self, step: Step, access: Access) -> tuple[Step, ...]:
+        """Return the steps that read the same of a tile before ``step`` does, the first in time first."""
+        order = self.stored_reads[access]
+        return order[: order.index(step)]
 
     def reduced_ranks(self, step: Step) -> tuple[str, ...]:
         """Return the split ranks over whose tiles an Einsum goes on reducing into the same values."""
@@ -172,12 +214,12 @@ def bind(cascade: Cascade, architecture: Architecture, plan: Plan) -> Bound:
         An Einsum, tensor, rank, array or operator of one description is missing in another; lists every such problem.
     """
     problems = [*_unknown_names(cascade, architecture, plan), *_tensor_problems(cascade, plan)]
+    problems = problems or [*mask_problems(cascade, plan)]
     if problems:
         raise InputError.of(problems)
     steps: dict[str, Step] = {}
     in_buffer = {tensor for tensor, residence in plan.residency.items() if residence.level is Level.BUFFER}
     inputs = {tensor.name for tensor in cascade.inputs}
-    seen: set[str] = set()
     places = {
         name: (group_index, slot_index, order)
         for group_index, group in enumerate(plan.epoch)
@@ -193,9 +235,7 @@ def bind(cascade: Cascade, architecture: Architecture, plan: Plan) -> Bound:
             written = None if access.tensor in inputs else cascade.einsum(access.tensor)
             handed_on = written is not None and written.iterative_rank and access.indices == written.output.indices
             stored = access.tensor in in_buffer or access.tensor in inputs
-            # The first Einsum of a tile that needs a stored value fetches it; the others get it from there.
-            if stored and not handed_on and str(access) not in seen:
-                seen.add(str(access))
+            if stored and not handed_on:
                 reads.append(access)
         group, slot, order = places[einsum.name]
         steps[einsum.name] = Step(
@@ -248,12 +288,6 @@ def _unknown_names(cascade: Cascade, architecture: Architecture, plan: Plan) -> 
                     f"{', '.join(array.operators)}",
                     hint=f"bind it to {' or '.join(map(repr, others))}" if others else "add the operator to an array",
                 )
-        if known[name].conditions:
-            yield Problem(
-                message=f"Einsum {name!r} must have no filter to be priced, but has 'where "
-                f"{', '.join(map(str, known[name].conditions))}'",
-                hint="price the cascade without it, which is an upper bound",
-            )
 
 
 def _tensor_problems(cascade: Cascade, plan: Plan) -> Iterator[Problem]:

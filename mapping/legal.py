@@ -11,6 +11,7 @@ from accel.errors import Problem
 from accel.expression import Access
 from accel.schedule import Level
 from mapping.bound import Bound, Step
+from mapping.late import late_problems
 from mapping.tiling import Tiling
 
 __all__ = ["Shortfall", "order_problems", "problems", "shortfalls"]
@@ -95,7 +96,7 @@ def problems(tiling: Tiling) -> list[Problem]:
         Problem(message=shortfall.message(), hint=_way_out(tiling, shortfall.memory))
         for shortfall in shortfalls(tiling)
     ]
-    return [*found, *order_problems(tiling), *_lost_problems(tiling)]
+    return [*found, *order_problems(tiling)]
 
 
 def _lost_problems(tiling: Tiling) -> Iterator[Problem]:
@@ -135,6 +136,16 @@ def _overwritten(tiling: Tiling, step: Step, rank: str) -> bool:
 
 
 def order_problems(tiling: Tiling) -> Iterator[Problem]:
+    """Yield each Einsum that runs before a value that it reads is there, or after it is gone."""
+    early = list(_early_problems(tiling))
+    lost = list(_lost_problems(tiling))
+    yield from early
+    yield from lost
+    if not early and not lost:
+        yield from late_problems(tiling)
+
+
+def _early_problems(tiling: Tiling) -> Iterator[Problem]:
     """Yield each Einsum that runs before a value that it reads is there."""
     bound = tiling.bound
     for step in bound.steps.values():
@@ -175,16 +186,8 @@ def _distance(tiling: Tiling, maker: Step, access: Access) -> int | None:
     rank = written.iterative_rank
     if rank is None or rank not in tiling.bound.plan.split_of or tiling.bound.is_fresh(access) or access.final_ranks:
         return 0
-    steps = next(
-        (
-            made.shift[1] - read.shift[1]
-            for made, read in zip(written.output.indices, access.indices, strict=True)
-            if made.shift is not None and read.shift is not None and made.shift[0] == rank
-        ),
-        1,
-    )
     tiles = tiling.recurrence_tiles(tiling.bound.plan.split_of[rank])
-    return None if tiles is None else steps * tiles
+    return None if tiles is None else tiling.bound.steps_back(maker, access) * tiles
 
 
 def _before(bound: Bound, maker: Step, reader: Step, distance: int) -> bool:
@@ -194,8 +197,8 @@ def _before(bound: Bound, maker: Step, reader: Step, distance: int) -> bool:
     if maker.slot == reader.slot:
         return maker.array == reader.array and maker.order < reader.order
     # Slots that alternate take their turns cycle by cycle, makers before readers. Point by point, a reader keeps behind
-    # a maker that takes the same points in the same order, begins at once, and is no slower. A tile gets to the buffer
-    # only when its maker is done.
+    # a maker that takes the same points in the same order, begins at once, and takes one turn for each. A tile gets to
+    # the buffer only when its maker is done.
     return (
         distance == 0
         and maker.array == reader.array
@@ -203,7 +206,7 @@ def _before(bound: Bound, maker: Step, reader: Step, distance: int) -> bool:
         and maker.einsum.reduction is None
         and maker.einsum.ranks == reader.einsum.ranks
         and maker.order == 0
-        and maker.point_cycles <= reader.point_cycles
+        and maker.point_cycles == 1
         and maker.group not in bound.circular_groups
     )
 

@@ -7,13 +7,14 @@ the FuseMax paper (arXiv 2406.10491v3, section V, and its artifact), generalised
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from accel.arch import Architecture, PipelineFill
 from accel.cascade import Cascade
 from accel.cost import CostTable, load_cost_table
 from accel.errors import InputError
+from accel.expression import Access
 from accel.result import ActionCount, ArrayUse, EinsumCycles, Result
 from accel.schedule import Level, Schedule
 from accel.workload import Workload
@@ -42,7 +43,7 @@ LEFT_OUT = (
     "leakage, clock tree, control and links between PEs: their energy is not charged",
     "fill and drain of an array within an epoch: taken as hidden behind the other tiles in flight",
     "bandwidth, banks and ports of the buffer: taken as sufficient",
-    "initial values, score scaling, masks, layer norm, bias and the layers around attention",
+    "initial values, score scaling, comparing coordinates for masks, layer norm, bias and the layers around attention",
 )
 """What the accounting does not charge; the filling of the software pipeline is the architecture's choice."""
 
@@ -300,12 +301,22 @@ def _moved(
     )
 
 
-def _tile_rows(tiling: Tiling, step: Step, ranks: tuple[str, ...], tiles: Counter[TileClass], row_bits: int) -> int:
-    """Return the rows of one access of ``step``, each tile at its own size, over all tiles for which it runs."""
+def _written_rows(tiling: Tiling, step: Step, tiles: Counter[TileClass], row_bits: int) -> int:
+    """Return the rows that ``step`` makes, each tile at its own size, over all tiles for which it runs."""
+    ranks = step.einsum.output.ranks
     return sum(
         count * tiling.rows(ranks, tiling.extents(tile), row_bits)
         for tile, count in tiles.items()
         if tiling.runs(step, tile)
+    )
+
+
+def _read_rows(tiling: Tiling, step: Step, access: Access, tiles: Counter[TileClass], row_bits: int) -> int:
+    """Return the rows of one access of ``step`` over all tiles for which it is the first to read them."""
+    return sum(
+        count * tiling.rows(access.ranks, tiling.extents(tile), row_bits)
+        for tile, count in tiles.items()
+        if tiling.takes(step, access, tile)
     )
 
 
@@ -320,19 +331,15 @@ def _dram_actions(tiling: Tiling, tiles: Counter[TileClass], costs: CostTable) -
         for step in bound.steps.values():
             for access in step.reads:
                 if access.tensor == tensor:
-                    words = _tile_rows(tiling, step, access.ranks, tiles, word_bits)
+                    words = _read_rows(tiling, step, access, tiles, word_bits)
+                    if not words:
+                        continue
                     yield _moved(tiling, costs, "dram", "read", tensor, step.name, words)
     for tensor in bound.cascade.outputs:
         step = bound.steps[tensor]
-        words = _tile_rows(tiling, step, step.einsum.output.ranks, tiles, word_bits)
+        words = _written_rows(tiling, step, tiles, word_bits)
         in_buffer = bound.plan.residency[tensor].level is Level.BUFFER
         yield _moved(tiling, costs, "dram", "write", tensor, None if in_buffer else step.name, words)
-
-
-def _whole(tiling: Tiling, tensor: str, row_bits: int) -> int:
-    """Return the rows of all tiles of a tensor, all instances together."""
-    wholes: Mapping[str, int] = {rank: tiling.size(rank) for rank in tiling.bound.plan.splits}
-    return tiling.workload.instances * tiling.region_rows(tensor, wholes, row_bits)
 
 
 def _buffer_actions(tiling: Tiling, tiles: Counter[TileClass], costs: CostTable) -> Iterator[ActionCount]:
@@ -345,13 +352,14 @@ def _buffer_actions(tiling: Tiling, tiles: Counter[TileClass], costs: CostTable)
     for step in bound.steps.values():
         for access in step.reads:
             if access.tensor in in_buffer:
-                rows = _tile_rows(tiling, step, access.ranks, tiles, row_bits)
-                yield _moved(tiling, costs, "buffer", "read", access.tensor, step.name, rows)
+                rows = _read_rows(tiling, step, access, tiles, row_bits)
+                if rows:
+                    yield _moved(tiling, costs, "buffer", "read", access.tensor, step.name, rows)
         if step.name in in_buffer:
-            rows = _tile_rows(tiling, step, step.einsum.output.ranks, tiles, row_bits)
+            rows = _written_rows(tiling, step, tiles, row_bits)
             yield _moved(tiling, costs, "buffer", "write", step.name, step.name, rows)
             if bound.reduced_ranks(step):  # each tile but the first of a sum reads what the one before left
-                begun = _whole(tiling, step.name, row_bits)
+                begun = tiling.workload.instances * tiling.made_rows(step.name, row_bits)
                 if rows > begun:
                     yield _moved(tiling, costs, "buffer", "read", step.name, step.name, rows - begun)
             if step.name in bound.cascade.outputs:

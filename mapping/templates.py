@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from itertools import permutations
 
@@ -17,8 +18,8 @@ __all__ = ["find_plan", "match", "rename"]
 def match(reference: Cascade, cascade: Cascade) -> dict[str, str] | None:
     """Return tensors of ``reference`` to those of ``cascade`` that have the same part in it; None if it is another one.
 
-    Einsums may stand in another order and operands may be swapped; rank names must agree. Initial values are not
-    compared.
+    Einsums may stand in another order and operands may be swapped; rank names must agree. ``cascade`` may have filters
+    where ``reference`` has none. Initial values are not compared.
     """
     wanted = [einsum for einsum in reference.einsums if not einsum.is_initial]
     given = [einsum for einsum in cascade.einsums if not einsum.is_initial]
@@ -41,13 +42,14 @@ def _matches(
 
 
 def _pairings(wanted: Einsum, given: Einsum, names: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """Yield every extension of ``names`` under which the two Einsums compute the same."""
+    """Yield every extension of ``names`` under which the Einsums compute the same where ``given`` has no filter."""
     if (
         wanted.map_operations != given.map_operations
         or wanted.reduction != given.reduction
         or wanted.output.indices != given.output.indices
         or len(wanted.reads) != len(given.reads)
-        or wanted.conditions != given.conditions
+        or set(wanted.ranks) != set(given.ranks)
+        or (wanted.conditions and wanted.conditions != given.conditions)
     ):
         return
     for reads in permutations(given.reads):
@@ -62,10 +64,8 @@ def _pairings(wanted: Einsum, given: Einsum, names: Mapping[str, str]) -> Iterat
 
 def rename(plan: Plan, names: Mapping[str, str]) -> Plan:
     """Return the plan with its tensors, and so its Einsums, renamed."""
-    return Plan(
-        splits=plan.splits,
-        loops=plan.loops,
-        axes=plan.axes,
+    return dataclasses.replace(
+        plan,
         epoch=tuple(
             Group(
                 slots=tuple(

@@ -7,31 +7,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import NamedTuple
 
 from accel.arch import ComputeArray
 from accel.errors import InputError
+from accel.expression import Access
 from accel.schedule import INSTANCE, Axis, Level, Residence
 from accel.workload import Workload
 from mapping.bound import Bound, Step
+from mapping.excerpt import Excerpt
+from mapping.mask import spans
+from mapping.masked import MaskedTiles, masked_fetches, touched_rows
 from mapping.sequence import Sequence
+from mapping.tile_class import TileClass
 
 __all__ = ["TileClass", "Tiling"]
-
-
-class TileClass(NamedTuple):
-    """Tiles that cost the same.
-
-    Parameters
-    ----------
-    extents : tuple of int
-        Elements along each split rank, in the order of the plan.
-    final : tuple of bool
-        For each rank over whose tiles some Einsum does not run: whether the tile is the last along it.
-    """
-
-    extents: tuple[int, ...]
-    final: tuple[bool, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +49,7 @@ class Tiling:
     def __post_init__(self) -> None:
         """Settle all sizes once, so that a missing one shows here."""
         symbols = {rank.upper(): size for rank, size in self.tiles.items()}
-        given = self.workload.sizes | symbols
+        given = self.workload.sizes | self.workload.parameters | symbols
         split = {rank for rank in self.bound.plan.splits if rank.upper() not in given}
         if split:
             raise InputError(
@@ -74,6 +63,18 @@ class Tiling:
         """Return the size of a rank of the cascade or of the plan."""
         sizes: Mapping[str, int] = self._sizes  # type: ignore[attr-defined]
         return sizes[rank.upper()]
+
+    @cached_property
+    def masked(self) -> MaskedTiles | None:
+        """The tiles that run under the mask of the cascade; None if that is all."""
+        mask = self.bound.mask
+        if mask is None:
+            return None
+        sizes: Mapping[str, int] = self._sizes  # type: ignore[attr-defined]
+        first, last = spans(mask, self.bound.plan, sizes)
+        if not first.any() and bool((last == self.iterations(self.bound.plan.splits[mask.rank][-2]) - 1).all()):
+            return None
+        return MaskedTiles(self, mask, first, last)
 
     # Tiles ---------------------------------------------------------------------------------------------------------
 
@@ -95,6 +96,19 @@ class Tiling:
     def extents(self, tile: TileClass) -> Mapping[str, int]:
         """Return split rank to elements for the tiles of a class."""
         return dict(zip(self.bound.plan.splits, tile.extents, strict=True))
+
+    def extents_at(self, excerpt: Excerpt, place: int) -> Mapping[str, int]:
+        """Return split rank to elements for a tile of an excerpt: full ones but for the last along a rank."""
+        full, rest = self.full_extents, self.last_extents
+        return {rank: rest[rank] if excerpt.last[rank][place] else full[rank] for rank in full}
+
+    @cached_property
+    def last_extents(self) -> Mapping[str, int]:
+        """Split rank to the elements of its last tile."""
+        return {
+            rank: self.size(rank) - (self.iterations(parts[-2]) - 1) * self.tiles[parts[-1]]
+            for rank, parts in self.bound.plan.splits.items()
+        }
 
     def extent(self, rank: str, extents: Mapping[str, int]) -> int:
         """Return the elements of one tile along a rank of the cascade."""
@@ -120,6 +134,12 @@ class Tiling:
         missing = self.bound.missing(step)
         return all(final for rank, final in zip(self.bound.once_ranks, tile.final, strict=True) if rank in missing)
 
+    def takes(self, step: Step, access: Access, tile: TileClass) -> bool:
+        """Return whether an Einsum takes a stored value for a tile itself: no other that runs has read it before."""
+        return self.runs(step, tile) and not any(
+            self.runs(other, tile) for other in self.bound.read_before(step, access)
+        )
+
     def points(self, step: Step, extents: Mapping[str, int]) -> int:
         """Return the iteration points of an Einsum in one tile."""
         return math.prod(self.extent(rank, extents) for rank in step.einsum.ranks)
@@ -132,6 +152,8 @@ class Tiling:
     def sequence(self, depth: int) -> Sequence[TileClass | None]:
         """Return the tiles of all instances in the order of the loops, known by windows of ``depth + 1``."""
         plan, once = self.bound.plan, self.bound.once_ranks
+        if self.masked is not None:
+            return self.masked.sequence(depth).times(self.workload.instances)
 
         def nest(
             loops: tuple[str, ...], extents: Mapping[str, int], final: Mapping[str, bool]
@@ -159,6 +181,8 @@ class Tiling:
         plan = self.bound.plan
         if self.iterations(plan.splits[rank][-2]) == 1:
             return None
+        if self.masked is not None and rank == self.masked.mask.rank:
+            return self.masked.least_distance
         inner = plan.loops[plan.loops.index(plan.splits[rank][-2]) + 1 :]
         distance = 1
         for other in {plan.split_of[loop]: None for loop in inner}:
@@ -170,6 +194,21 @@ class Tiling:
                 least = whole - (-(-whole // span) - 1) * span
             innermost = [loop for loop in inner if plan.split_of[loop] == other][-1]
             distance *= -(-least // self.span(innermost))
+        return distance
+
+    def longest_recurrence(self, rank: str) -> int:
+        """Return how far apart two tiles are at most that follow each other along a split rank; 0 if it has one tile.
+
+        All loops of other ranks inside its outermost one may lie between.
+        """
+        plan = self.bound.plan
+        if self.iterations(plan.splits[rank][-2]) == 1:
+            return 0
+        distance = 1
+        for loop in plan.loops[plan.loops.index(plan.splits[rank][0]) + 1 :]:
+            other = plan.split_of[loop]
+            if other != rank:
+                distance *= min(self.tiles.get(loop, self.iterations(loop)), self.iterations(loop))
         return distance
 
     # Memories ------------------------------------------------------------------------------------------------------
@@ -208,14 +247,15 @@ class Tiling:
         ranks = self.tensor_ranks(tensor)
         return sum(count * self.rows(ranks, extents, row_bits) for count, extents in self._pieces(tensor, wholes))
 
-    def _outside(self, residence: Residence) -> tuple[str, ...]:
+    def outside(self, residence: Residence) -> tuple[str, ...]:
+        """Return the loops during one iteration of which a tensor in the buffer keeps what it has."""
         loops = self.bound.plan.loops
         return () if residence.within in (None, INSTANCE) else loops[: loops.index(residence.within) + 1]
 
     def kept(self, residence: Residence) -> Mapping[str, int]:
         """Return split rank to the elements along it that a tensor in the buffer keeps at a time."""
         kept = {rank: self.size(rank) for rank in self.bound.plan.splits}
-        for loop in self._outside(residence):
+        for loop in self.outside(residence):
             rank = self.bound.plan.split_of[loop]
             kept[rank] = min(kept[rank], self.span(loop))
         return kept
@@ -227,6 +267,8 @@ class Tiling:
         touched the same.
         """
         plan, own = self.bound.plan, self.split_ranks(tensor)
+        if self.masked is not None:
+            return masked_fetches(self, self.masked, tensor, row_bits)
 
         def nest(loops: tuple[str, ...], wholes: Mapping[str, int]) -> tuple[int, int]:
             """Return how many different regions follow each other, and their rows."""
@@ -242,7 +284,13 @@ class Tiling:
                 return last
             return before[0] * (trips - 1) + last[0], before[1] * (trips - 1) + last[1]
 
-        return nest(self._outside(plan.residency[tensor]), {rank: self.size(rank) for rank in plan.splits})[1]
+        return nest(self.outside(plan.residency[tensor]), {rank: self.size(rank) for rank in plan.splits})[1]
+
+    def made_rows(self, tensor: str, row_bits: int) -> int:
+        """Return the rows of all tiles of an Einsum's output that are made in one instance, each counted once."""
+        if self.masked is not None:
+            return touched_rows(self, self.masked, tensor, row_bits)
+        return self.region_rows(tensor, {rank: self.size(rank) for rank in self.bound.plan.splits}, row_bits)
 
     @cached_property
     def occupancy_bits(self) -> Mapping[str, int]:
@@ -257,13 +305,28 @@ class Tiling:
     # Registers -----------------------------------------------------------------------------------------------------
 
     def tiles_alive(self, tensor: str, array: str) -> int:
-        """Return how many tiles of a tensor in the registers of an array are alive at a time."""
+        """Return how many tiles of a tensor in the registers of an array are alive at a time, or more.
+
+        A tile is alive from the epoch and group in which it is made to those of its last reader; a running value is
+        read up to the next step of its rank, and a sum that goes on until its next tile takes its place.
+        """
         maker = self.bound.steps[tensor]
-        last = max(
-            ((step.offset, step.group) for step, _ in self.bound.readers(tensor) if step.array == array),
-            default=(maker.offset, maker.group),
-        )
-        return max(last[0] - maker.offset + (last[1] >= maker.group), 1)
+        ends = [(maker.offset, maker.group)]
+        for step, access in self.bound.readers(tensor):
+            if step.array == array:
+                ends.append((step.offset + self._read_after(maker, access), step.group))
+        if maker.array == array:
+            goes_on = max((self.longest_recurrence(rank) for rank in self.bound.reduced_ranks(maker)), default=0)
+            ends.append((maker.offset + goes_on, maker.group - 1))
+        offset, group = max(ends)
+        return max(offset - maker.offset + (group >= maker.group), 1)
+
+    def _read_after(self, maker: Step, access: Access) -> int:
+        """Return after how many tiles an access reads what ``maker`` made, at most."""
+        rank = maker.einsum.iterative_rank
+        if rank is None or rank not in self.bound.plan.split_of or self.bound.is_fresh(access) or access.final_ranks:
+            return 0
+        return self.bound.steps_back(maker, access) * self.longest_recurrence(self.bound.plan.split_of[rank])
 
     @cached_property
     def register_demand(self) -> Mapping[str, Mapping[str, int]]:
@@ -272,7 +335,9 @@ class Tiling:
         for tensor, residence in self.bound.plan.residency.items():
             if residence.level is not Level.REGISTERS:
                 continue
-            for array in dict.fromkeys(step.array for step, _ in self.bound.readers(tensor)):
+            maker = self.bound.steps[tensor]
+            own = [maker.array] if any(map(self.longest_recurrence, self.bound.reduced_ranks(maker))) else []
+            for array in dict.fromkeys([*(step.array for step, _ in self.bound.readers(tensor)), *own]):
                 shape = self.bound.architecture.arrays[array]
                 values = math.prod(self.per_pe(rank, self.full_extents, shape) for rank in self.tensor_ranks(tensor))
                 demand[array][tensor] = values * self.tiles_alive(tensor, array)

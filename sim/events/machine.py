@@ -9,15 +9,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from accel.arch import Architecture, PipelineFill
-from accel.cascade import Cascade
+from accel.cascade import Cascade, Einsum
 from accel.errors import InputError
 from accel.expression import Access
 from accel.schedule import Level, Schedule
 from accel.workload import Workload
 from sim.events.clock import Job, schedule_group
 from sim.events.failure import ExecutionError, Kind
+from sim.events.masks import passes, placed, running
 from sim.events.memory import NEVER, Buffer, Registers, Values
-from sim.events.points import REDUCE, Array, compute, operators
+from sim.events.points import IDENTITY, REDUCE, Array, compute, operators
 from sim.events.readers import Readers
 from sim.events.report import Action, Execution
 from sim.events.tiles import Tile, tiles_in_order
@@ -50,7 +51,7 @@ def execute(
     ExecutionError
         The schedule reads a value that is not there, computes a point twice, or overfills a memory.
     InputError
-        An Einsum has a filter, or an input is missing or of the wrong shape.
+        An input is missing or of the wrong shape, or the plan skips tiles and no rank lends itself to it.
     """
     machine = _Machine(_shop(cascade, architecture, schedule, workload), workload, inputs)
     with np.errstate(all="ignore"):  # as in hardware: -inf minus -inf is NaN, and shows in the outputs
@@ -69,17 +70,11 @@ def random_inputs(cascade: Cascade, schedule: Schedule, workload: Workload, seed
 
 def _sizes(cascade: Cascade, schedule: Schedule, workload: Workload) -> dict[str, int]:
     tiles = {rank.upper(): size for rank, size in schedule.tiles.items()}
-    given = workload.sizes | tiles
+    given = workload.sizes | workload.parameters | tiles
     return given | cascade.sizes(given)
 
 
 def _shop(cascade: Cascade, architecture: Architecture, schedule: Schedule, workload: Workload) -> Shop:
-    for einsum in cascade.einsums:
-        if einsum.conditions:
-            raise InputError(
-                f"Einsum {einsum.name!r} must have no filter to be executed by events, but has one",
-                hint="execute the cascade without it",
-            )
     sizes = _sizes(cascade, schedule, workload)
     return Shop(cascade=cascade, architecture=architecture, schedule=schedule, sizes=sizes)
 
@@ -93,10 +88,10 @@ class _Machine:
         self.architecture = shop.architecture
         self.instances = workload.instances
         sizes = {rank: shop.sizes[rank.upper()] for rank in self.plan.splits}
-        alone = len(tiles_in_order(shop.schedule, sizes, self.instances, 1))
+        alone = len(self._tiles(sizes, 1))
         hidden = self.architecture.pipeline_fill is PipelineFill.HIDDEN
         self.run = -(-self.plan.depth // alone) if hidden else 0  # the repetition that counts
-        self.tiles = tiles_in_order(shop.schedule, sizes, self.instances, self.run + 1)
+        self.tiles = placed(self._tiles(sizes, self.run + 1))
         self.outputs = frozenset(shop.cascade.outputs)
         self.counted_epochs = range(self.run * alone, len(self.tiles) + (0 if hidden else self.plan.depth))
         self.values = self._initial_values(inputs)
@@ -105,6 +100,7 @@ class _Machine:
         self.regions: dict[str, tuple[int, ...]] = {}
         self.region_numbers: dict[str, dict[tuple[int, ...], int]] = defaultdict(dict)
         self.handed_on: set[tuple[int, Access]] = set()
+        self.counted_for: dict[tuple[int, Access], str] = {}
         self.fetched = {tensor.name: self._mask(tensor.name) for tensor in shop.cascade.inputs}
         self.computed: dict[str, Array] = {}
         self.readers = Readers(shop, self.tiles, self.instances)
@@ -115,6 +111,10 @@ class _Machine:
         self.einsum_cycles: Counter[str] = Counter()
         self.einsum_points: Counter[str] = Counter()
         self.busy: dict[str, int] = dict.fromkeys(self.architecture.arrays, 0)
+
+    def _tiles(self, sizes: Mapping[str, int], runs: int) -> list[Tile]:
+        every = tiles_in_order(self.shop.schedule, sizes, self.instances, runs)
+        return running(self.shop.cascade, self.plan, every, self.shop.sizes)
 
     def _mask(self, tensor: str) -> Array:
         return np.zeros((self.instances, self.shop.size(tensor)), dtype=bool)
@@ -178,6 +178,10 @@ class _Machine:
 
     def _perform(self, jobs: list[Job]) -> None:
         """Let the jobs of a group begin and end in the order of time; in one cycle, ends come before begins."""
+        self.counted_for = {}
+        for job in sorted(jobs, key=lambda job: self.shop.text_order[job.work.einsum.name]):
+            for access in job.work.einsum.reads:
+                self.counted_for.setdefault((job.tile.number, access), job.work.einsum.name)
         events = [(job.begin, 1, self.shop.order[job.work.einsum.name], job) for job in jobs]
         events += [(job.done, 0, self.shop.order[job.work.einsum.name], job) for job in jobs]
         for _, begins, _, job in sorted(events, key=lambda event: event[:3]):
@@ -197,6 +201,8 @@ class _Machine:
             self._read(job, access)
         operands = {access: self.values[access.tensor].value[copy, work.reads[access]] for access in einsum.reads}
         result = compute(einsum.expression, operands, self.shop.sizes, work.grid.shape)
+        outside = 0.0 if einsum.reduction is None else IDENTITY[einsum.reduction.operator]
+        result = np.where(work.passed, result, outside)
         made: Array = job.point_ends
         if einsum.reduction is not None:
             reduce = REDUCE[einsum.reduction.operator]
@@ -257,13 +263,15 @@ class _Machine:
         tensor, tile = access.tensor, job.tile
         values, here = self.values[tensor], (self._copy(tile), job.work.reads[access])
         unfinished = access == job.work.einsum.output
+        # Of the Einsums of a group that read the same of a tile the first of the text stands for all.
+        reader = job.work.einsum.name if unfinished else self.counted_for[tile.number, access]
         if (tile.number, access) not in self.handed_on:
             if tensor in self.shop.inputs:
-                self._read_input(job, access)
+                self._read_input(job, access, reader)
             else:
                 self._see_held(job, access)
                 if self._level(tensor) is Level.BUFFER:
-                    self._count_buffer(job, "read", tensor, here[1])
+                    self._count_buffer(job.tile, "read", tensor, reader, here[1])
                     values.used[here] = True
             stored = tensor in self.shop.inputs or self._level(tensor) is Level.BUFFER
             if stored and not unfinished:
@@ -302,11 +310,11 @@ class _Machine:
             hint=f"keep {tensor!r} within an outer loop or in more copies, or lower the offset of its reader",
         )
 
-    def _read_input(self, job: Job, access: Access) -> None:
+    def _read_input(self, job: Job, access: Access, reader: str) -> None:
         """Stream an input from DRAM, or read it from the buffer, into which it is fetched when it is not there."""
         tensor, tile, places = access.tensor, job.tile, job.work.reads[access]
         if self._level(tensor) is not Level.BUFFER:
-            self._count_dram("read", tensor, job.work.einsum.name, tile, places)
+            self._count_dram("read", tensor, reader, tile, places)
             return
         region = self.shop.region(tensor, tile)
         if self.regions.get(tensor) != region:
@@ -319,11 +327,11 @@ class _Machine:
                 key = ("buffer", self.architecture.buffer.component, "write", tensor, None)
                 self.actions[key] += self.buffer.rows_of(self.shop.values(places))
             self.buffer.put(tensor, self.shop.position(tensor, tile), self._copy(tile), places, job.begin)
-        self._count_buffer(job, "read", tensor, places)
+        self._count_buffer(tile, "read", tensor, reader, places)
 
-    def _count_buffer(self, job: Job, action: str, tensor: str, places: Array) -> None:
-        if job.tile.run == self.run:
-            key = ("buffer", self.architecture.buffer.component, action, tensor, job.work.einsum.name)
+    def _count_buffer(self, tile: Tile, action: str, tensor: str, einsum: str, places: Array) -> None:
+        if tile.run == self.run:
+            key = ("buffer", self.architecture.buffer.component, action, tensor, einsum)
             self.actions[key] += self.buffer.rows_of(self.shop.values(places))
 
     def _count_dram(self, action: str, tensor: str, einsum: str | None, tile: Tile, places: Array) -> None:
@@ -344,7 +352,7 @@ class _Machine:
             copy_number = number % self.plan.residency[einsum.name].copies
             address = (copy_number, *self.shop.position(einsum.name, tile))
             self.buffer.put(einsum.name, address, self._copy(tile), job.work.makes, job.done)
-            self._count_buffer(job, "write", einsum.name, job.work.makes)
+            self._count_buffer(tile, "write", einsum.name, einsum.name, job.work.makes)
         if einsum.name in self.outputs:
             if in_buffer and tile.run == self.run:
                 key = ("buffer", self.architecture.buffer.component, "read", einsum.name, None)
@@ -364,6 +372,55 @@ class _Machine:
         work = self.shop.work(self.shop.by_name[tensor], tile)
         if self.readers.is_last_maker(tensor, maker, self._copy(tile), work.makes):
             self.values[tensor].held[self._copy(tile), work.makes] = False
+
+    # Filters --------------------------------------------------------------------------------------------------------
+
+    def _all_points(self, ranks: tuple[str, ...]) -> dict[str, Array]:
+        """Return the coordinates of every point over ``ranks``; parts of a split that go past its end are left in."""
+        sizes = [self.shop.sizes[rank.upper()] for rank in ranks]
+        return dict(zip(ranks, np.indices(sizes, sparse=True), strict=True))
+
+    def _there(self, at: Mapping[str, Array]) -> Array:
+        """Return which points lie within the ranks that are split: the last tile may be partial."""
+        found: Array = np.ones((), dtype=bool)
+        for digits, whole in self.shop.cascade.partitions.items():
+            if set(digits) <= at.keys():
+                place: Array = np.zeros((), dtype=np.int64)
+                for digit in digits:
+                    place = place * self.shop.sizes[digit.upper()] + at[digit]
+                found = found & (place < self.shop.sizes[whole.upper()])
+        return found
+
+    def _missed(self, einsum: Einsum) -> int:
+        """Return how many points that a filter leaves were not computed, all instances together."""
+        ranks = tuple(rank for rank in self.shop.cascade.ranks if rank in einsum.ranks)
+        at = self._all_points(ranks)
+        wanted = np.broadcast_to(
+            passes(einsum.conditions, at, self.shop.sizes) & self._there(at),
+            [self.shop.sizes[r.upper()] for r in ranks],
+        )
+        done = self.computed[einsum.name][self.run * self.instances :] if einsum.name in self.computed else False
+        return int((wanted.ravel() & ~np.asarray(done)).sum()) if einsum.name in self.computed else int(wanted.sum())
+
+    def _needed(self, tensor: str) -> Array:
+        """Return which elements of an input some Einsum wants, by its filter."""
+        found = np.zeros(self.shop.size(tensor), dtype=bool)
+        for einsum in self.shop.einsums:
+            for access in einsum.reads:
+                if access.tensor != tensor:
+                    continue
+                if not einsum.conditions:
+                    return np.ones(found.size, dtype=bool)
+                filtered = {rank for condition in einsum.conditions for rank in condition.ranks}
+                at = self._all_points(tuple(r for r in self.shop.cascade.ranks if r in filtered | set(access.ranks)))
+                place: Array = np.zeros((), dtype=np.int64)
+                for index, extent in zip(access.indices, self.shop.shape(tensor), strict=True):
+                    coefficients, constant = index.affine(self.shop.sizes)
+                    place = place * extent + constant + sum(factor * at[rank] for rank, factor in coefficients.items())
+                wanted = passes(einsum.conditions, at, self.shop.sizes) & self._there(at)
+                place, wanted = np.broadcast_arrays(place, wanted)
+                found[place[wanted]] = True
+        return found
 
     # The end --------------------------------------------------------------------------------------------------------
 
@@ -396,5 +453,6 @@ class _Machine:
                 for name, values in self.values.items()
                 if name not in self.shop.inputs and name not in self.outputs and self._level(name) is Level.BUFFER
             },
-            unread={name: int((~mask).sum()) for name, mask in self.fetched.items()},
+            unread={name: int((self._needed(name) & ~mask).sum()) for name, mask in self.fetched.items()},
+            missed={einsum.name: self._missed(einsum) for einsum in self.shop.einsums if einsum.conditions},
         )

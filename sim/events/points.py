@@ -17,11 +17,12 @@ from accel.expression import Access, Expression, Index, Number, Operation, SizeV
 from accel.schedule import Axis, Plan
 from sim.events.tiles import Tile
 
-__all__ = ["REDUCE", "Array", "Grid", "compute", "grid", "operators"]
+__all__ = ["IDENTITY", "REDUCE", "Array", "Grid", "compute", "coordinates", "grid", "operators"]
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 REDUCE: Mapping[str, Any] = {"add": np.add, "max": np.maximum, "min": np.minimum}
+IDENTITY: Mapping[str, float] = {"add": 0.0, "max": -math.inf, "min": math.inf}
 _COMPUTE: Mapping[str, Callable[..., Array]] = {
     "add": np.add,
     "subtract": np.subtract,
@@ -101,7 +102,8 @@ class Grid:
         return total
 
 
-def _coordinates(rank: str, plan: Plan, tile: Tile, sizes: Mapping[str, int]) -> range:
+def coordinates(rank: str, plan: Plan, tile: Tile, sizes: Mapping[str, int]) -> range:
+    """Return the coordinates of a tile along a rank of the cascade."""
     if rank in tile.begin:
         return range(tile.begin[rank], tile.end[rank])
     if rank in plan.tile_ranks:
@@ -122,23 +124,23 @@ def grid(ranks: tuple[str, ...], array: ComputeArray, plan: Plan, tile: Tile, si
     their coordinates.
     """
     shape = (1,) * len(ranks)
-    coordinates: dict[str, Array] = {}
+    found: dict[str, Array] = {}
     pe: Array = np.zeros(shape, dtype=np.int64)
     for position, rank in enumerate(ranks):
-        values = np.arange(*_slice(_coordinates(rank, plan, tile, sizes)))
+        values = np.arange(*_slice(coordinates(rank, plan, tile, sizes)))
         along = (*shape[:position], -1, *shape[position + 1 :])
-        coordinates[rank] = values.reshape(along)
+        found[rank] = values.reshape(along)
         axis = _axis(rank, plan)
         if axis is not None:
             lanes, stride = (array.rows, array.columns) if axis is Axis.ROWS else (array.columns, 1)
             pe = pe + (np.arange(values.size) % lanes).reshape(along) * stride
-    whole = tuple(coordinates[rank].size for rank in ranks)
+    whole = tuple(found[rank].size for rank in ranks)
     taken: Counter[int] = Counter()
     ordinals = np.empty(math.prod(whole), dtype=np.int64)
     for point, where in enumerate(np.broadcast_to(pe, whole).ravel().tolist()):
         ordinals[point] = taken[where]
         taken[where] += 1
-    return Grid(ranks=ranks, coordinates=coordinates, ordinals=ordinals.reshape(whole))
+    return Grid(ranks=ranks, coordinates=found, ordinals=ordinals.reshape(whole))
 
 
 def _slice(values: range) -> tuple[int, int]:

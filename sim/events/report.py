@@ -40,7 +40,9 @@ class Execution:
     unused : mapping of str to int
         Tensor in the buffer, inputs and outputs left out, to its values that were stored and never read.
     unread : mapping of str to int
-        Input to its elements that were never moved from DRAM; none in a right execution.
+        Input to its elements that some point needs and that were never moved from DRAM; none in a right execution.
+    missed : mapping of str to int
+        Einsum with a filter to points that it leaves and that were never computed; none in a right execution.
     """
 
     outputs: Mapping[str, Array]
@@ -57,6 +59,7 @@ class Execution:
     registers_peak: Mapping[str, int]
     unused: Mapping[str, int]
     unread: Mapping[str, int]
+    missed: Mapping[str, int]
 
     def count(self, unit: str, action: str, tensor: str | None = None) -> int:
         """Return how often a unit did an action, for one tensor or for all."""

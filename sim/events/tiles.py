@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from accel.schedule import INSTANCE, Plan, Residence, Schedule
 
@@ -29,6 +29,10 @@ class Tile:
         Loop to the number of that iteration within the loop of the same rank around it.
     sizes : mapping of str to int
         Split rank to its whole size.
+    before : mapping of str to tuple of Tile
+        Split rank to the tiles that run before it along that rank, at the same place along the others, in their order.
+    last : mapping of str to bool
+        Split rank to whether none runs behind it.
     """
 
     number: int
@@ -39,6 +43,8 @@ class Tile:
     entered: Mapping[str, int]
     steps: Mapping[str, int]
     sizes: Mapping[str, int]
+    before: Mapping[str, tuple[Tile, ...]] = field(default_factory=dict)
+    last: Mapping[str, bool] = field(default_factory=dict)
 
     def copy(self, instances: int) -> int:
         """Return the number of its instance, those of repetitions before included."""
@@ -49,12 +55,21 @@ class Tile:
         return self.end[rank] - self.begin[rank]
 
     def is_first(self, rank: str) -> bool:
-        """Return whether no tile lies before it along a split rank."""
-        return self.begin[rank] == 0
+        """Return whether no tile runs before it along a split rank."""
+        return not self.before[rank]
 
     def is_last(self, rank: str) -> bool:
-        """Return whether no tile lies behind it along a split rank."""
-        return self.end[rank] == self.sizes[rank]
+        """Return whether no tile runs behind it along a split rank."""
+        return self.last[rank]
+
+    def step_before(self, loop: str, rank: str, steps: int) -> int:
+        """Return where the value stands that the loop's rank had ``steps`` tiles ago: behind that tile, or at 0.
+
+        The value passes by tiles that do not run.
+        """
+        trail = (*self.before[rank], self)
+        place = len(trail) - 1 - steps
+        return trail[place].steps[loop] + 1 if place >= 0 else 0
 
     def region(self, plan: Plan, residence: Residence, own: tuple[str, ...]) -> tuple[int, ...]:
         """Return where the region begins, along each of the split ranks ``own``, that a tensor in the buffer keeps.

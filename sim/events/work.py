@@ -11,8 +11,9 @@ import numpy as np
 
 from accel.arch import Architecture
 from accel.cascade import Cascade, Einsum
-from accel.expression import Access
+from accel.expression import Access, Index
 from accel.schedule import Schedule
+from sim.events.masks import passes
 from sim.events.points import Array, Grid, grid, operators
 from sim.events.tiles import Tile
 
@@ -39,6 +40,8 @@ class Work:
         Axes of the grid that are reduced.
     space : ndarray, int
         The place of each point in the whole iteration space of the Einsum.
+    passed : ndarray, bool
+        Which points the filter leaves; the others are worked on all the same, and count as the identity.
     """
 
     einsum: Einsum
@@ -48,6 +51,7 @@ class Work:
     makes: Array
     reduced: tuple[int, ...]
     space: Array
+    passed: Array
 
     @property
     def cycles(self) -> int:
@@ -88,6 +92,11 @@ class Shop:
     def order(self) -> Mapping[str, int]:
         """The place of each Einsum in that order."""
         return {name: number for number, name in enumerate(self.by_name)}
+
+    @cached_property
+    def text_order(self) -> Mapping[str, int]:
+        """The place of each Einsum in the text of the cascade."""
+        return {einsum.name: number for number, einsum in enumerate(self.cascade.einsums)}
 
     @cached_property
     def inputs(self) -> frozenset[str]:
@@ -132,7 +141,7 @@ class Shop:
 
     def work(self, einsum: Einsum, tile: Tile) -> Work:
         """Return what an Einsum does in a tile; tiles at the same place in other instances do the same."""
-        key = (einsum.name, *tile.begin.values(), *tile.end.values())
+        key = (einsum.name, *tile.begin.values(), *tile.end.values())  # what runs before it is the same there too
         if key not in self._known:
             self._known[key] = self._work(einsum, tile)
         return self._known[key]
@@ -149,20 +158,33 @@ class Shop:
             grid=points,
             point_cycles=sum(count * array.operators[name].cycles for name, count in operators(einsum, array).items()),
             reads={
-                access: np.broadcast_to(self.places(access, points), points.shape)
+                access: np.broadcast_to(self.places(access, points, tile), points.shape)
                 for access in (*einsum.reads, einsum.output)
             },
-            makes=self.places(einsum.output, points),
+            makes=self.places(einsum.output, points, tile),
             reduced=tuple(axis for axis, rank in enumerate(ranks) if rank not in einsum.output.ranks),
             space=np.broadcast_to(space, points.shape),
+            passed=np.broadcast_to(passes(einsum.conditions, points.coordinates, self.sizes), points.shape),
         )
 
-    def places(self, access: Access, points: Grid) -> Array:
+    def places(self, access: Access, points: Grid, tile: Tile) -> Array:
         """Return where an access points to in the flattened tensor, broadcastable over the points."""
         place: Array = np.zeros((1,) * len(points.ranks), dtype=np.int64)
-        for index, extent in zip(access.indices, self.shape(access.tensor), strict=True):
-            place = place * extent + points.at(index, self.sizes)
+        tensor = self.cascade.tensors[access.tensor]
+        for index, rank, extent in zip(access.indices, tensor.ranks, self.shape(access.tensor), strict=True):
+            at = None
+            if rank == tensor.iterative_rank and rank in self.schedule.plan.split_of:
+                at = self._running(index, rank, tile)
+            place = place * extent + (points.at(index, self.sizes) if at is None else at)
         return place
+
+    def _running(self, index: Index, rank: str, tile: Tile) -> int | None:
+        """Return where a running value stands along its rank: behind the last tile that ran; None for a new one."""
+        if index.constant is not None or (index.shift is not None and index.shift[1] > 0):
+            return None
+        split = self.schedule.plan.split_of[rank]
+        steps = 0 if index.shift is None else 1 - index.shift[1]
+        return tile.step_before(rank, split, steps)
 
     def per_pe(self, tensor_ranks: tuple[str, ...], array: str, tile: Tile) -> int:
         """Return the values of one tile of a tensor that the fullest PE of an array holds."""

@@ -67,6 +67,17 @@ for _name in (
     "attention-naive-deferred",
 ):
     OUTPUTS[_name] = lambda i: softmax(i.Q @ i.K.T) @ i.V
+
+
+def masked_attention(i: SimpleNamespace, window: int) -> Any:
+    """Return attention of the last positions, each to the ``window`` keys up to its own."""
+    queries, keys = i.Q.shape[0], i.K.shape[0]
+    behind = np.arange(queries)[:, None] + keys - queries - np.arange(keys)
+    return softmax(np.where((behind >= 0) & (behind < window), i.Q @ i.K.T, -np.inf)) @ i.V
+
+
+OUTPUTS["attention-1pass-causal"] = lambda i: masked_attention(i, i.K.shape[0])
+OUTPUTS["attention-1pass-window"] = lambda i: masked_attention(i, 3)
 for _name in ("pedagogical-2pass", "pedagogical-deferred", "pedagogical-iterative"):
     OUTPUTS[_name] = lambda i: (i.A * i.B).sum() * i.A.sum()
 OUTPUTS["online-attention"] = lambda i: softmax(i.X) @ i.V

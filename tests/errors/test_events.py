@@ -50,7 +50,7 @@ WRONG = {
         architecture=dataclasses.replace(FPGA, buffer=dataclasses.replace(FPGA.buffer, size_bits=1024))
     ),
     "registers too few": lambda: run(architecture=with_array("2d", registers=5)),
-    "a filter": lambda: run(cascade=FILTERED, inputs={"Q": 0}),
+    "a filter on ranks that are all written out": lambda: run(cascade=FILTERED, inputs={"Q": 0}),
     "an input of another shape": lambda: run(inputs={"Q": np.zeros((1, 2, 2))}),
 }
 TEXTS = {
@@ -78,8 +78,9 @@ TEXTS = {
         "a PE of array '2d' must hold 3 values in cycle 7, but has 2 registers for them; lower a tile size or raise "
         "registers_per_pe"
     ),
-    "a filter": (
-        "Einsum 'S' must have no filter to be executed by events, but has one; execute the cascade without it"
+    "a filter on ranks that are all written out": (
+        "a filter must mention a split rank that no output has for empty tiles to be skipped, but none of those of "
+        "cascade 'c' does; set masked_tiles: run in the plan"
     ),
     "an input of another shape": (
         "input 'Q' must have shape (1, 12, 2), not (1, 2, 2); give one array for each instance, stacked"

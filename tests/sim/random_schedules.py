@@ -11,7 +11,7 @@ from accel.arch import Architecture, Operator, PipelineFill, load_architecture
 from accel.cascade import Cascade, load_cascade
 from accel.errors import InputError
 from accel.notation import parse
-from accel.schedule import INSTANCE, Axis, Group, Level, Plan, Residence, Schedule, load_template
+from accel.schedule import INSTANCE, Axis, Group, Level, MaskedTiles, Plan, Residence, Schedule, load_template
 from accel.workload import Workload
 from mapping.bound import bind
 from mapping.legal import order_problems, problems
@@ -33,6 +33,18 @@ ONE_KEY_TILE = tuple(
     load_cascade(name)
     for name in ("attention-3pass", "attention-3pass-deferred", "attention-naive", "attention-naive-deferred")
 )
+FILTERED_SUMS = parse(
+    """cascade filtered-sums
+  input  Q[p,e]  K[m,e]  V[m,f]
+  QK[p,m]  = Q[p,e] * K[m,e]         where 2*m <= p + 2*M - P
+  SN[p,m]  = exp(QK[p,m])            where 2*m <= p + 2*M - P
+  SD[p]    = SN[p,m]
+  SNV[p,f] = SN[p,m] * V[m,f]
+  AV[p,f]  = SNV[p,f] / SD[p]
+""",
+    file="filtered.ein",
+)
+MASKED = (load_cascade("attention-1pass-causal"), load_cascade("attention-1pass-window"), FILTERED_SUMS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +100,7 @@ def workload(rng: random.Random) -> Workload:
         keys=rng.randint(1, 13),
         query_key_dim=rng.randint(1, 4),
         value_dim=rng.randint(1, 4),
+        window=rng.choice([None, 1, 2, 5]),
     )
 
 
@@ -144,6 +157,7 @@ def plan(rng: random.Random, cascade: Cascade, *, keys: bool) -> Plan:
         epoch=epoch(rng, names),
         offsets=dict.fromkeys(names, 0),
         residency=residency(rng, cascade, tuple(loops)),
+        masked_tiles=MaskedTiles.RUN if rng.random() < 0.15 else MaskedTiles.SKIPPED,
     )
 
 
@@ -169,10 +183,13 @@ def legalised(case: Case) -> Case | None:
     return None
 
 
-def draw(rng: random.Random) -> Case | None:
-    """Return a random case that the model takes as legal; None if the first draw is none."""
-    kind = rng.choice(["template", "attention", "attention", "attention", "one key tile", "projected"])
+def draw(rng: random.Random, *, masked: bool = False) -> Case | None:
+    """Return a random case that the model takes as legal, with filters if asked for; None if the first draw is none."""
+    kinds = ["template", "attention", "attention", "attention"] + ([] if masked else ["one key tile", "projected"])
+    kind = rng.choice(kinds)
     cascade = {"one key tile": rng.choice(ONE_KEY_TILE), "projected": PROJECTED}.get(kind, ATTENTION)
+    if masked:
+        cascade = rng.choice(MASKED[:2] if kind == "template" else MASKED)
     built, sizes = architecture(rng, cheap_sums=kind == "template"), workload(rng)
     how = TEMPLATE if kind == "template" else plan(rng, cascade, keys=kind != "projected")
     tiles = {

@@ -17,6 +17,7 @@ __all__ = [
     "ComputeArray",
     "Dram",
     "GlobalBuffer",
+    "InnerBuffer",
     "Operator",
     "PipelineFill",
     "architecture_names",
@@ -147,16 +148,22 @@ class GlobalBuffer:
         Bits of one access; the capacity is a whole number of rows, and a tile begins at a row.
     component : str
         Component of the cost table with actions ``read`` and ``write``.
+    banks : int, optional
+        Parts that work side by side, each with the same number of rows; one if not stated.
+    ports : int, optional
+        Accesses of a bank in a cycle. If not stated, bandwidth is taken as sufficient.
 
     Raises
     ------
     InputError
-        A size is below 1 or the capacity is not a whole number of rows.
+        A number is below 1, or the capacity is not a whole number of rows, or these do not divide into the banks.
     """
 
     size_bits: int
     row_bits: int
     component: str
+    banks: int | None = None
+    ports: int | None = None
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -164,12 +171,44 @@ class GlobalBuffer:
         """Check every field."""
         _at_least(self.row_bits, 1, "row_bits")
         _at_least(self.size_bits, 1, "size_bits")
-        if self.size_bits % self.row_bits:
+        rows, rest = divmod(self.size_bits, self.row_bits)
+        if rest:
             raise InputError(
                 f"size_bits must be a multiple of row_bits ({self.row_bits}), not {self.size_bits}",
-                hint=f"use {max(self.size_bits // self.row_bits, 1) * self.row_bits}",
+                hint=f"use {max(rows, 1) * self.row_bits}",
                 field=("size_bits",),
             )
+        for name, value in (("banks", self.banks), ("ports", self.ports)):
+            if value is not None:
+                _at_least(value, 1, name)
+        if self.banks is not None and rows % self.banks:
+            raise InputError(
+                f"banks must divide the {rows} rows of the memory evenly, but {self.banks} do not",
+                hint=f"use {math.gcd(rows, self.banks)}",
+                field=("banks",),
+            )
+
+    @property
+    def accesses_per_cycle(self) -> int | None:
+        """Rows that are read or written in a cycle, all banks busy; None if not limited."""
+        return None if self.ports is None else self.ports * (self.banks or 1)
+
+    def rows(self, bits: int) -> int:
+        """Return the rows that hold ``bits`` of one tensor."""
+        return -(-bits // self.row_bits)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InnerBuffer(GlobalBuffer):
+    """A memory between the global buffer and the arrays, described as that one is.
+
+    Parameters
+    ----------
+    array : str, optional
+        The one array that it serves; all if not stated.
+    """
+
+    array: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,7 +257,7 @@ class PipelineFill(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Architecture:
-    """A spatial accelerator: named compute arrays, one global buffer and DRAM.
+    """A spatial accelerator: named compute arrays, one global buffer and DRAM, and perhaps buffers inside.
 
     Parameters
     ----------
@@ -244,11 +283,14 @@ class Architecture:
         Whether filling and draining the software pipeline is charged.
     sources : mapping of str to str
         Dotted path of a number, or of a part that holds several, to where it comes from.
+    levels : mapping of str to InnerBuffer
+        Memories between the global buffer and the arrays, the one next to the global buffer first.
 
     Raises
     ------
     InputError
-        A field is out of range, or a source names a path that is not there.
+        A field is out of range, a source names a path that is not there, or a level serves no array or has the name of
+        another unit.
     """
 
     name: str
@@ -262,6 +304,7 @@ class Architecture:
     memory_overlaps_compute: bool
     pipeline_fill: PipelineFill
     sources: Mapping[str, str]
+    levels: Mapping[str, InnerBuffer] = dataclasses.field(default_factory=dict)
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -272,6 +315,7 @@ class Architecture:
         _at_least(self.width_bits, 1, "width_bits")
         if not self.arrays:
             raise InputError("arrays must name at least one compute array", field=("arrays",))
+        self._check_levels()
         paths = {path for path, _ in self._parts()}
         for path in self.sources:
             if path not in paths:
@@ -279,6 +323,21 @@ class Architecture:
                     f"a source must belong to a field, but {path!r} is none",
                     hint=did_you_mean(path, paths - {"name", "description"}),
                     field=("sources", path),
+                )
+
+    def _check_levels(self) -> None:
+        for name, level in self.levels.items():
+            if name in ("dram", "buffer", *self.arrays):
+                raise InputError(
+                    f"level {name!r} must have a name of its own, but another unit is called so",
+                    hint="rename it",
+                    field=("levels", name),
+                )
+            if level.array is not None and level.array not in self.arrays:
+                raise InputError(
+                    f"level {name!r} must serve an array, but {level.array!r} is none",
+                    hint=did_you_mean(level.array, self.arrays),
+                    field=("levels", name, "array"),
                 )
 
     def _parts(self) -> Iterator[tuple[str, object]]:

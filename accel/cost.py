@@ -67,15 +67,18 @@ class AreaCost:
         Area, um2; not negative.
     source : str
         Where the number comes from.
+    size_bits : int, optional
+        Of a memory: the capacity for which it holds, and for no other.
 
     Raises
     ------
     InputError
-        The area is negative or not finite, or no source is named.
+        The area is negative or not finite, the capacity is below 1, or no source is named.
     """
 
     area_um2: float
     source: str
+    size_bits: int | None = None
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -87,6 +90,8 @@ class AreaCost:
                 hint="give the area of one part in um2",
                 field=("area_um2",),
             )
+        if self.size_bits is not None and self.size_bits < 1:
+            raise InputError(f"size_bits must be at least 1, not {self.size_bits}", field=("size_bits",))
         if not self.source.strip():
             raise InputError("source must name where the number comes from, but is empty", field=("source",))
 
@@ -180,19 +185,33 @@ class CostTable:
             )
         return entry.energy_pj * bits / entry.per_bits
 
-    def area_um2(self, part: str) -> float:
+    def area_um2(self, part: str, *, size_bits: int | None = None) -> float:
         """Return the area of one part, um2.
+
+        Parameters
+        ----------
+        part : str
+            The entry.
+        size_bits : int, optional
+            Capacity of the memory that is asked for.
 
         Raises
         ------
         InputError
-            The table has no area for it.
+            The table has no area for it, or only for another capacity.
         """
         if part not in self.areas:
             raise InputError(
                 f"cost table {self.name!r} must have an area for part {part!r}", hint=did_you_mean(part, self.areas)
             )
-        return self.areas[part].area_um2
+        entry = self.areas[part]
+        if size_bits is not None and entry.size_bits not in (None, size_bits):
+            raise InputError(
+                f"cost table {self.name!r} must have an area of {part!r} for {size_bits} bits, but has it for "
+                f"{entry.size_bits} only",
+                hint="add an entry for that capacity and name it as the component",
+            )
+        return entry.area_um2
 
 
 def load_cost_table(name_or_path: str | Path) -> CostTable:

@@ -8,13 +8,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 
+from accel import spec
 from accel.errors import InputError, did_you_mean
 from accel.schedule import Axis
 
-__all__ = ["EinsumNest", "Nest", "Overflow", "Store", "TensorStore", "TileLoop"]
+__all__ = [
+    "EinsumNest",
+    "LevelStore",
+    "Nest",
+    "NestSchedule",
+    "Overflow",
+    "Store",
+    "TensorStore",
+    "TileLoop",
+    "load_nest",
+]
 
 
 class Store(StrEnum):
@@ -97,6 +109,34 @@ class EinsumNest:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LevelStore:
+    """What of a tensor an inner buffer keeps.
+
+    Parameters
+    ----------
+    within : str, optional
+        The loop for one iteration of which it keeps all values that are touched; without one, for all of an instance.
+    copies : int
+        For capacity: 2 for double buffering.
+
+    Raises
+    ------
+    InputError
+        ``copies`` is below 1.
+    """
+
+    within: str | None = None
+    copies: int = 1
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        """Check the copies."""
+        if self.copies < 1:
+            raise InputError(f"copies must be at least 1, not {self.copies}", field=("copies",))
+
+
+@dataclass(frozen=True, kw_only=True)
 class TensorStore:
     """Where one tensor lives.
 
@@ -113,6 +153,9 @@ class TensorStore:
         For capacity: 2 for double buffering; 0 for a tensor that takes the place of another or is not counted.
     spills : bool
         Whether its share that does not fit lives in DRAM where the nest lets the buffer overflow.
+    levels : mapping of str to LevelStore
+        Inner buffers (``accel.arch.InnerBuffer``) through which it passes on the way to and from the arrays that they
+        serve. Inputs are brought to one once for each iteration in which they change, outputs accumulate there.
 
     Raises
     ------
@@ -125,6 +168,7 @@ class TensorStore:
     staged: bool = False
     copies: int = 1
     spills: bool = True
+    levels: Mapping[str, LevelStore] = field(default_factory=dict)
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -196,9 +240,38 @@ class Nest:
         for name, tensor in self.tensors.items():
             if tensor.within is not None:
                 self._check_loop(tensor.within, ("tensors", name, "within"))
+            for level, kept in tensor.levels.items():
+                if kept.within is not None:
+                    self._check_loop(kept.within, ("tensors", name, "levels", level, "within"))
 
-    def _check_loop(self, loop: str, field: tuple[str, ...]) -> None:
+    def _check_loop(self, loop: str, where: tuple[str, ...]) -> None:
         if loop not in self.loops:
             raise InputError(
-                f"a loop must be defined, but {loop!r} is not", hint=did_you_mean(loop, self.loops), field=field
+                f"a loop must be defined, but {loop!r} is not", hint=did_you_mean(loop, self.loops), field=where
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NestSchedule:
+    """How one cascade runs on one architecture as a nest: what a nest file holds.
+
+    Parameters
+    ----------
+    cascade : str
+        Name of the cascade.
+    architecture : str
+        Name of the architecture.
+    nest : Nest
+        Stages, loops, binding and stores.
+    """
+
+    cascade: str
+    architecture: str
+    nest: Nest
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+
+def load_nest(path: str | Path) -> NestSchedule:
+    """Return the nest of a file; raises ``InputError`` as ``spec.load``."""
+    return spec.load(NestSchedule, Path(path))

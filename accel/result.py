@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from accel.errors import InputError
+from accel.json_values import from_json_values
 from accel.schedule import Schedule
 from accel.workload import Workload
 
-__all__ = ["ActionCount", "ArrayUse", "EinsumCycles", "NestResult", "Result", "StageCycles", "UnitEnergy"]
+__all__ = ["ActionCount", "ArrayUse", "EinsumCycles", "Result"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,113 +231,4 @@ class Result:
         InputError
             They are not those of a result.
         """
-        given = {key: value for key, value in values.items() if key != "derived"}
-        try:
-            return TypeAdapter(cls).validate_json(json.dumps(given), strict=True)
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"])) or "the result"
-            raise InputError(
-                f"a result must have the fields of accel.result.Result, but {where}: {first['msg']}",
-                hint="give what Result.as_dict returned",
-            ) from None
-
-
-@dataclass(frozen=True, kw_only=True)
-class StageCycles:
-    """The time of one stage of a nest.
-
-    Parameters
-    ----------
-    einsums : tuple of str
-        What runs in it.
-    traffic_bits : float
-        Bits between DRAM and chip; not whole where a share spills.
-    memory_cycles : float
-        Cycles that DRAM needs for them.
-    busy_cycles : mapping of str to int
-        Array to the cycles that it works.
-    cycles : float
-        The largest of these times.
-    """
-
-    einsums: tuple[str, ...]
-    traffic_bits: float
-    memory_cycles: float
-    busy_cycles: Mapping[str, int]
-    cycles: float
-
-    __pydantic_config__ = {"extra": "forbid"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class UnitEnergy:
-    """Energy of the actions of one kind in one unit.
-
-    Parameters
-    ----------
-    unit, action : str
-        Unit and action as in ``ActionCount``.
-    energy_pj : float
-        Energy, pJ.
-    """
-
-    unit: str
-    action: str
-    energy_pj: float
-
-    __pydantic_config__ = {"extra": "forbid"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class NestResult:
-    """The price of one nest.
-
-    Parameters
-    ----------
-    clock_hz : float
-        Clock that turns cycles to seconds.
-    technology : str
-        Cost table of the energies.
-    spilled : float
-        Share of the tensors in the buffer that did not fit and spilled to DRAM.
-    stages : tuple of StageCycles
-        In their order.
-    work_cycles : mapping of str to float
-        Array to its work as cycles of the whole array: less than its busy cycles where tiles do not fill it.
-    energies : tuple of UnitEnergy
-        By unit and action.
-    """
-
-    clock_hz: float
-    technology: str
-    spilled: float
-    stages: tuple[StageCycles, ...]
-    work_cycles: Mapping[str, float]
-    energies: tuple[UnitEnergy, ...]
-
-    __pydantic_config__ = {"extra": "forbid"}
-
-    @property
-    def latency_cycles(self) -> float:
-        """Cycles of all stages, one after the other."""
-        return math.fsum(stage.cycles for stage in self.stages)
-
-    @property
-    def latency_s(self) -> float:
-        """Latency, s."""
-        return self.latency_cycles / self.clock_hz
-
-    @property
-    def traffic_bytes(self) -> float:
-        """DRAM traffic in both directions, bytes."""
-        return math.fsum(stage.traffic_bits for stage in self.stages) / 8
-
-    @property
-    def energy_pj(self) -> float:
-        """Energy of all actions, pJ."""
-        return math.fsum(each.energy_pj for each in self.energies)
-
-    def utilisation(self, array: str) -> float:
-        """Return the work of an array as a part of what it could do in the time."""
-        return self.work_cycles[array] / self.latency_cycles
+        return from_json_values(cls, values, "a result")

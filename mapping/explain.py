@@ -6,16 +6,16 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from accel.arch import Architecture, ComputeArray
+from accel.arch import Architecture
 from accel.cascade import Cascade
 from accel.cost import CostTable, load_cost_table
 from accel.errors import InputError
 from accel.result import Result
-from accel.schedule import Axis, Plan, Schedule
+from accel.schedule import Axis, Schedule
 from accel.workload import Workload
-from mapping.bound import operators
 from mapping.model import price
 from mapping.search import Objective, search
+from mapping.variants import machines
 
 __all__ = ["Change", "Explanation", "Load", "SlotLoad", "explain"]
 
@@ -162,7 +162,11 @@ def explain(
     goal = Objective(objective)
     best = min(base, best, key=lambda result: _value(result, goal))
     changes = [Change(what="best tile sizes", result=base, refused="", searched=best)]
-    for variant in (*_machines(cascade, architecture, schedule), *_other_tiles(architecture, schedule)):
+    resized = (
+        _Variant(what=what, architecture=machine)
+        for what, machine in machines(cascade, architecture, schedule.plan.binding, ports=False)
+    )
+    for variant in (*resized, *_other_tiles(architecture, schedule)):
         changes.append(_priced(cascade, variant, schedule, workload, goal, table))
     memory = Load(resource="dram", cycles=base.memory_cycles, part=base.memory_cycles / base.latency_cycles)
     loads = [memory, *(Load(resource=use.array, cycles=use.busy_cycles, part=use.busy) for use in base.arrays)]
@@ -222,51 +226,6 @@ def _priced(
         if result is not None and _value(result, objective) <= _value(searched, objective):
             searched = result  # the sizes that a search goes through follow the arrays, and may leave these out
     return Change(what=variant.what, result=result, refused=refused, searched=searched)
-
-
-def _machines(cascade: Cascade, architecture: Architecture, schedule: Schedule) -> Iterator[_Variant]:
-    """Yield the architecture with one more unit of each resource."""
-    for name, array in architecture.arrays.items():
-        wider = "one column more" if array.rows > 1 else "one lane more"
-        if array.rows > 1:
-            taller = dataclasses.replace(array, rows=array.rows + 1)
-            yield _with_arrays(architecture, f"{name}: one row more", {name: taller})
-        yield _with_arrays(
-            architecture, f"{name}: {wider}", {name: dataclasses.replace(array, columns=array.columns + 1)}
-        )
-        deeper = dataclasses.replace(array, registers_per_pe=array.registers_per_pe + 1)
-        yield _with_arrays(architecture, f"{name}: one register more in each PE", {name: deeper})
-    yield from _faster(cascade, architecture, schedule.plan)
-    buffer = dataclasses.replace(architecture.buffer, size_bits=2 * architecture.buffer.size_bits)
-    yield _Variant(what="buffer: twice the size", architecture=dataclasses.replace(architecture, buffer=buffer))
-    bandwidth = 1.1 * architecture.dram.bandwidth_bits_per_s
-    dram = dataclasses.replace(architecture.dram, bandwidth_bits_per_s=bandwidth)
-    yield _Variant(what="dram: 10 % more bandwidth", architecture=dataclasses.replace(architecture, dram=dram))
-
-
-def _with_arrays(architecture: Architecture, what: str, arrays: Mapping[str, ComputeArray]) -> _Variant:
-    """Return the architecture with some of its arrays replaced."""
-    return _Variant(what=what, architecture=dataclasses.replace(architecture, arrays={**architecture.arrays, **arrays}))
-
-
-def _faster(cascade: Cascade, architecture: Architecture, plan: Plan) -> Iterator[_Variant]:
-    """Yield the architecture with an operator one cycle faster: on each array that needs it, and on all together."""
-    slow: dict[str, list[str]] = {}
-    for einsum_name, array_name in plan.binding.items():
-        array = architecture.arrays[array_name]
-        for operator in operators(cascade.einsum(einsum_name), array):
-            if array.operators[operator].cycles > 1:
-                names = slow.setdefault(operator, [])
-                names += [array_name] if array_name not in names else []
-    for operator, names in sorted(slow.items()):
-        for chosen in [*([name] for name in names), *([names] if len(names) > 1 else [])]:
-            faster = {name: _sped_up(architecture.arrays[name], operator) for name in chosen}
-            yield _with_arrays(architecture, f"{' and '.join(chosen)}: {operator} one cycle faster", faster)
-
-
-def _sped_up(array: ComputeArray, operator: str) -> ComputeArray:
-    faster = dataclasses.replace(array.operators[operator], cycles=array.operators[operator].cycles - 1)
-    return dataclasses.replace(array, operators={**array.operators, operator: faster})
 
 
 def _other_tiles(architecture: Architecture, schedule: Schedule) -> Iterator[_Variant]:

@@ -1,37 +1,50 @@
 """The model of nests: what Einsums with loop nests of their own cost, in stages, with spills; closed-form.
 
 Reuse follows from the loops alone. A tile moves the part of each tensor that it touches; a stationary part that the
-next tile touches too stays. Values are counted exactly, and divided by the width of a row or word.
+next tile touches too stays. Tiles without a point that passes the Einsum's filter are skipped; one at the edge runs
+whole. Values are counted exactly, and divided by the width of a row or word.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
 from accel.arch import Architecture
 from accel.cascade import Cascade, Einsum
-from accel.cost import CostTable
 from accel.errors import InputError, Problem, did_you_mean
-from accel.nest import EinsumNest, Nest, Overflow, Store
-from accel.result import NestResult, StageCycles, UnitEnergy
+from accel.nest import EinsumNest, LevelStore, Nest, Overflow, Store
 from accel.schedule import Axis
 from mapping.bound import operators
+from mapping.nest_walk import Band, Box, Loops, band_of, touched, turns, visited
 
-__all__ = ["NestModel", "price_nest"]
+__all__ = ["Move", "NestModel"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Move:
-    """Values of one tensor that one Einsum moves, or that pass between DRAM and buffer."""
+class Move:
+    """Values of one tensor that pass through one memory for one Einsum.
+
+    Parameters
+    ----------
+    unit, action : str
+        ``dram``, ``buffer`` or an inner level; ``read`` or ``write``.
+    tensor, einsum : str
+        What moves, and the Einsum whose loops move it.
+    stage : int
+        When.
+    values : Fraction
+        How many of one instance; not whole where a share spills.
+    """
 
     unit: str
     action: str
     tensor: str
+    einsum: str
     stage: int
     values: Fraction
 
@@ -49,13 +62,13 @@ class NestModel:
     nest : Nest
         How.
     sizes : mapping of str to int
-        Upper-case rank to its size.
+        Upper-case rank to its size; other symbols of filters too, such as the width of a window.
 
     Raises
     ------
     InputError
         A name of the nest does not fit the cascade or the architecture, an array lacks an operator, an Einsum runs
-        before what it reads, or the buffer is too small and may not spill.
+        before what it reads, a filter is no band, or a memory is too small and may not spill.
     """
 
     cascade: Cascade
@@ -67,7 +80,9 @@ class NestModel:
         """Check everything that the descriptions cannot check alone."""
         found = [*self._name_problems()]
         if not found:
-            found = [*self._order_problems(), *self._capacity_problems()]
+            found = [*self._filter_problems(), *self._order_problems(), *self._level_problems()]
+        if not found:
+            found = [*self._capacity_problems(), *self._level_capacity_problems()]
         if found:
             raise InputError.of(found)
 
@@ -118,8 +133,20 @@ class NestModel:
                     message=f"array {each.array!r} must have operator {operator!r} to run Einsum {name!r}",
                     hint="run it on another array",
                 )
-        if self.einsums[name].conditions:
-            yield Problem(message=f"Einsum {name!r} must have no filter in a nest", hint="price the cascade without it")
+
+    def _filter_problems(self) -> Iterator[Problem]:
+        known = self._symbols
+        for name, einsum in self.einsums.items():
+            missing = sorted({symbol for each in einsum.conditions for symbol in each.symbols} - known.keys())
+            for symbol in missing:
+                yield Problem(
+                    message=f"{symbol!r} in the filter of Einsum {name!r} must have a value", hint=f"give {symbol}"
+                )
+            if not missing:
+                try:
+                    band_of(einsum, known)
+                except InputError as error:
+                    yield from error.problems
 
     def _order_problems(self) -> Iterator[Problem]:
         place = {name: (index, k) for index, stage in enumerate(self.nest.stages) for k, name in enumerate(stage)}
@@ -130,6 +157,35 @@ class NestModel:
                         message=f"{name!r} must stand after {access.tensor!r}, which it reads",
                         hint="move it behind, or to a later stage",
                     )
+
+    def _level_problems(self) -> Iterator[Problem]:
+        levels = self.architecture.levels
+        for tensor, store in self.nest.tensors.items():
+            users = {self.nest.einsums[name].array for name, _ in self._users(tensor)}
+            for level in store.levels:
+                if level not in levels:
+                    yield Problem(
+                        message=f"tensor {tensor!r} must pass through levels of architecture "
+                        f"{self.architecture.name!r}, but {level!r} is none",
+                        hint=did_you_mean(level, levels) if levels else "the architecture has none",
+                    )
+                elif levels[level].array not in (None, *users):
+                    yield Problem(
+                        message=f"level {level!r} must serve an array that uses tensor {tensor!r}, but serves "
+                        f"{levels[level].array!r} and it is used on {', '.join(sorted(users))}",
+                        hint="leave the level out for this tensor",
+                    )
+
+    def _level_capacity_problems(self) -> Iterator[Problem]:
+        for level, parts in self.fullest_in_levels.items():
+            memory, taken = self.architecture.levels[level], sum(parts.values())
+            if taken > memory.size_bits:
+                listed = ", ".join(f"{name} {bits}" for name, bits in parts.items() if bits)
+                yield Problem(
+                    message=f"level {level!r} must hold {taken} bits in whole rows ({listed}), but has "
+                    f"{memory.size_bits}: {taken - memory.size_bits} too few",
+                    hint="keep the tensors within a loop further in, or choose smaller loops",
+                )
 
     def _capacity_problems(self) -> Iterator[Problem]:
         held = self.architecture.buffer.size_bits
@@ -170,23 +226,52 @@ class NestModel:
         """Return the values of a tensor that one iteration of all ``loops`` touches, at most."""
         return math.prod(max(self._extents(rank, loops)) for rank in ranks)
 
+    # Filters --------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _symbols(self) -> Mapping[str, int]:
+        """Values of the symbols of filters."""
+        return {each.name: int(each.default) for each in self.cascade.parameters if each.is_size} | dict(self.sizes)
+
+    @cached_property
+    def bands(self) -> Mapping[str, Band | None]:
+        """Einsum to its filter; None where all points count."""
+        return {name: band_of(einsum, self._symbols) for name, einsum in self.einsums.items()}
+
+    def _box(self, name: str) -> Box:
+        return {rank: (0, self.size(rank)) for rank in self.einsums[name].ranks}
+
+    def _loops(self, names: tuple[str, ...]) -> Loops:
+        return tuple((self.nest.loops[name].rank, self.nest.loops[name].size) for name in names)
+
+    def _turns(self, name: str, widths: Mapping[str, int]) -> int:
+        """Return the turns of an array of those widths over the tiles of an Einsum that are not skipped."""
+        return turns(self._loops(self.nest.einsums[name].loops), self._box(name), self.bands[name], widths)
+
     # Compute --------------------------------------------------------------------------------------------------------
 
     def cycles(self, name: str) -> int:
         """Return the cycles of an Einsum for one instance: those of the fullest PE, tile by tile."""
         einsum, nest = self.einsums[name], self.nest.einsums[name]
         array = self.architecture.arrays[nest.array]
-        used = operators(einsum, array)
-        cycles = sum(count * array.operators[each].cycles for each, count in used.items())
-        for rank in einsum.ranks:
-            axis = nest.axes.get(rank)
-            width = 1 if axis is None else array.rows if axis is Axis.ROWS else array.columns
-            cycles *= sum(-(-extent // width) * count for extent, count in self._extents(rank, nest.loops).items())
-        return cycles
+        point_cycles = sum(count * array.operators[each].cycles for each, count in operators(einsum, array).items())
+        widths = {
+            rank: array.rows if axis is Axis.ROWS else array.columns
+            for rank, axis in nest.axes.items()
+            if rank in einsum.ranks
+        }
+        return point_cycles * self._turns(name, widths)
 
     def points(self, name: str) -> int:
-        """Return the points of an Einsum for one instance."""
-        return math.prod(self.size(rank) for rank in self.einsums[name].ranks)
+        """Return the points that pass the filter of an Einsum, for one instance."""
+        band, sizes = self.bands[name], {rank: self.size(rank) for rank in self.einsums[name].ranks}
+        if band is None:
+            return math.prod(sizes.values())
+        return band.points(sizes) * math.prod(size for rank, size in sizes.items() if rank not in band.ranks)
+
+    def executed(self, name: str) -> int:
+        """Return the points of the tiles that run, for one instance: a tile at the edge of the filter runs whole."""
+        return self._turns(name, {})
 
     # Movement -------------------------------------------------------------------------------------------------------
 
@@ -201,34 +286,24 @@ class NestModel:
             for rank in ranks
             if rank in self.einsums[name].ranks
         )
-        return self._walk(nest.loops, self._whole(name), ranks, stationary)[0]
+        return visited(self._loops(nest.loops), self._box(name), self.bands[name], ranks, stays=stationary)
 
-    def fetched(self, name: str, tensor: str, ranks: tuple[str, ...]) -> int:
-        """Return the values of a staged tensor that are brought to the buffer for the loops of one reader."""
-        within, loops = self.nest.tensors[tensor].within, self.nest.einsums[name].loops
-        outside = loops[: loops.index(within) + 1] if within in loops else ()
-        return self._walk(outside, self._whole(name), ranks, True)[0]
+    def fetched(self, name: str, within: str | None, ranks: tuple[str, ...]) -> int:
+        """Return the values of a tensor with ``ranks`` that a memory takes in which an Einsum keeps them in a loop."""
+        loops = self.nest.einsums[name].loops
+        cut = loops.index(within) + 1 if within in loops else 0
+        outside, inside = self._loops(loops[:cut]), self._loops(loops[cut:])
+        return touched(outside, inside, self._box(name), self.bands[name], ranks)
 
-    def _whole(self, name: str) -> dict[str, int]:
-        return {rank: self.size(rank) for rank in self.einsums[name].ranks}
-
-    def _walk(
-        self, loops: tuple[str, ...], extents: Mapping[str, int], ranks: tuple[str, ...], stays: bool
-    ) -> tuple[int, bool]:
-        """Return the values that all tiles of ``loops`` move, and whether it is one and the same part of the tensor.
-
-        The part of the last tile differs from that of the first as soon as a loop cuts the tensor. A loop around it
-        over another rank then moves everything again, and nothing if there is only one part that stays.
-        """
-        if not loops:
-            return math.prod(extents[rank] for rank in ranks), True
-        loop = self.nest.loops[loops[0]]
-        whole, rest = divmod(extents[loop.rank], loop.size)
-        tiles = [(loop.size, whole)] * (whole > 0) + [(rest, 1)] * (rest > 0)
-        inner = [self._walk(loops[1:], {**extents, loop.rank: extent}, ranks, stays) for extent, _ in tiles]
-        if whole + (rest > 0) == 1 or (stays and loop.rank not in ranks and inner[0][1]):
-            return inner[0]
-        return sum(values * count for (values, _), (_, count) in zip(inner, tiles, strict=True)), False
+    def _levels(self, name: str, tensor: str) -> list[tuple[str, LevelStore]]:
+        """Return the inner levels between an Einsum's array and the store of a tensor, the innermost first."""
+        array, kept = self.nest.einsums[name].array, self.nest.tensors[tensor].levels
+        between = [
+            (level, kept[level])
+            for level, memory in self.architecture.levels.items()
+            if level in kept and memory.array in (None, array)
+        ]
+        return between[::-1]
 
     @cached_property
     def passes(self) -> Mapping[str, int]:
@@ -300,17 +375,39 @@ class NestModel:
         """Bits of the buffer that the fullest stage takes."""
         return sum(self.fullest.values())
 
-    def _user(self, tensor: str) -> tuple[str, tuple[str, ...]]:
-        """Return the Einsum whose loops say how a tensor is cut, and the ranks of the tensor: its maker or a reader."""
+    def _users(self, tensor: str) -> list[tuple[str, tuple[str, ...]]]:
+        """Return the Einsums that make or read a tensor, with its ranks."""
         users = [(tensor, self.einsums[tensor].output.ranks)] if tensor in self.einsums else []
-        users += [
+        return users + [
             (name, access.ranks)
             for name, einsum in self.einsums.items()
             for access in einsum.reads
             if access.tensor == tensor
         ]
-        within = self.nest.tensors[tensor].within
+
+    def _user(self, tensor: str) -> tuple[str, tuple[str, ...]]:
+        """Return the Einsum whose loops say how a tensor is cut, and the ranks of the tensor: its maker or a reader."""
+        users, within = self._users(tensor), self.nest.tensors[tensor].within
         return next((user for user in users if within in self.nest.einsums[user[0]].loops), users[0])
+
+    @cached_property
+    def fullest_in_levels(self) -> Mapping[str, Mapping[str, int]]:
+        """Inner level to the bits, in whole rows, that each tensor takes in the stage that takes most of it."""
+        return {level: self._fullest_in(level) for level in self.architecture.levels}
+
+    def _fullest_in(self, level: str) -> Mapping[str, int]:
+        memory, stages = self.architecture.levels[level], []
+        for stage in self.nest.stages:
+            parts: dict[str, int] = {}
+            for tensor in self.nest.tensors:
+                for name, ranks in self._users(tensor):
+                    if name in stage and level in (between := dict(self._levels(name, tensor))):
+                        kept, loops = between[level], self.nest.einsums[name].loops
+                        loops = loops[: loops.index(kept.within) + 1] if kept.within in loops else ()
+                        rows = memory.rows(self.slice_of(ranks, loops) * self.architecture.width_bits)
+                        parts[tensor] = max(parts.get(tensor, 0), kept.copies * rows * memory.row_bits)
+            stages.append(parts)
+        return max(stages, key=lambda parts: sum(parts.values()))
 
     @cached_property
     def spilled(self) -> Fraction:
@@ -319,103 +416,59 @@ class NestModel:
 
     # All movements --------------------------------------------------------------------------------------------------
 
-    def moves(self) -> Iterator[_Move]:
-        """Yield every movement of values of one instance to and from DRAM and the buffer."""
+    def moves(self) -> Iterator[Move]:
+        """Yield every movement of values of one instance to and from DRAM, the buffer and the inner levels."""
         stage_of = {name: index for index, stage in enumerate(self.nest.stages) for name in stage}
+
+        def move(unit: str, action: str, tensor: str, einsum: str, values: Fraction) -> Move:
+            stage = stage_of[einsum]
+            return Move(unit=unit, action=action, tensor=tensor, einsum=einsum, stage=stage, values=values)
+
         for tensor, store in self.nest.tensors.items():
             kept = store.store is Store.BUFFER or store.staged
             share = self.spilled if kept and store.spills else Fraction(0)
             maker = self.einsums.get(tensor)
             if maker is not None:
-                yield from self._made(tensor, maker, stage_of[tensor], share)
+                yield from self._made(tensor, maker, share, move)
             first: int | None = None
             for name, ranks in self.readers(tensor):
-                stage, stream = stage_of[name], Fraction(self.moved(name, ranks))
+                stream = Fraction(self.moved(name, ranks))
+                for level, kept_in in self._levels(name, tensor):
+                    brought = Fraction(self.fetched(name, kept_in.within, ranks))
+                    yield move(level, "read", tensor, name, stream)
+                    yield move(level, "write", tensor, name, brought)
+                    stream = brought
                 if not kept:
-                    yield _Move(unit="dram", action="read", tensor=tensor, stage=stage, values=stream)
+                    yield move("dram", "read", tensor, name, stream)
                     continue
-                if store.store is Store.DRAM and stage != first:
-                    once = Fraction(self.fetched(name, tensor, ranks))
-                    yield _Move(unit="dram", action="read", tensor=tensor, stage=stage, values=(1 - share) * once)
-                    yield _Move(unit="buffer", action="write", tensor=tensor, stage=stage, values=once)
-                first = stage
-                yield _Move(unit="dram", action="read", tensor=tensor, stage=stage, values=share * stream)
-                yield _Move(unit="buffer", action="read", tensor=tensor, stage=stage, values=stream)
+                if store.store is Store.DRAM and stage_of[name] != first:
+                    once = Fraction(self.fetched(name, store.within, ranks))
+                    yield move("dram", "read", tensor, name, (1 - share) * once)
+                    yield move("buffer", "write", tensor, name, once)
+                first = stage_of[name]
+                yield move("dram", "read", tensor, name, share * stream)
+                yield move("buffer", "read", tensor, name, stream)
 
-    def _made(self, tensor: str, maker: Einsum, stage: int, share: Fraction) -> Iterator[_Move]:
-        """Yield the movements of a tensor by the Einsum that makes it, partial sums that leave the array included."""
+    def _made(self, tensor: str, maker: Einsum, share: Fraction, move: Callable[..., Move]) -> Iterator[Move]:
+        """Yield the movements of a tensor by the Einsum that makes it, partial sums that leave the array included.
+
+        What comes to a memory for the first time is written; what comes again was read before, to go on with the sum.
+        """
         store, ranks = self.nest.tensors[tensor], maker.output.ranks
-        whole = Fraction(math.prod(self.size(rank) for rank in ranks))
+        once = Fraction(self.fetched(tensor, None, ranks))
         leaving = Fraction(self.moved(tensor, ranks))
+        for level, kept_in in self._levels(tensor, tensor):
+            drained = Fraction(self.fetched(tensor, kept_in.within, ranks))
+            yield move(level, "write", tensor, tensor, leaving)
+            yield move(level, "read", tensor, tensor, leaving - once)
+            yield move(level, "read", tensor, tensor, drained)
+            yield move(level, "write", tensor, tensor, drained - once)
+            leaving = drained
         accumulates = store.store is Store.BUFFER or (store.staged and tensor in self.cascade.outputs)
         unit = "buffer" if accumulates else "dram"
-        yield _Move(unit=unit, action="write", tensor=tensor, stage=stage, values=leaving)
-        yield _Move(unit=unit, action="read", tensor=tensor, stage=stage, values=leaving - whole)
+        yield move(unit, "write", tensor, tensor, leaving)
+        yield move(unit, "read", tensor, tensor, leaving - once)
         if store.store is Store.BUFFER:
-            yield _Move(unit="dram", action="write", tensor=tensor, stage=stage, values=share * leaving)
+            yield move("dram", "write", tensor, tensor, share * leaving)
         elif accumulates:
-            yield _Move(unit="dram", action="write", tensor=tensor, stage=stage, values=whole)
-
-
-def price_nest(model: NestModel, *, instances: int, costs: CostTable) -> NestResult:
-    """Return what a nest costs.
-
-    Parameters
-    ----------
-    model : NestModel
-        The nest, checked.
-    instances : int
-        Times that it runs.
-    costs : CostTable
-        Energies; those of registers are not in it (see ``accel.configuration.RegisterCount``).
-
-    Raises
-    ------
-    InputError
-        The cost table lacks an entry.
-    """
-    architecture = model.architecture
-    moves = [move for move in model.moves() if move.values]
-    width = architecture.width_bits
-    stages = []
-    for index, stage in enumerate(model.nest.stages):
-        busy = dict.fromkeys(architecture.arrays, 0)
-        for name in stage:
-            busy[model.nest.einsums[name].array] += instances * model.cycles(name)
-        traffic = sum((move.values for move in moves if move.unit == "dram" and move.stage == index), Fraction(0))
-        bits = instances * traffic * width
-        memory = float(bits) * architecture.clock_hz / architecture.dram.bandwidth_bits_per_s
-        stages.append(
-            StageCycles(
-                einsums=stage,
-                traffic_bits=float(bits),
-                memory_cycles=memory,
-                busy_cycles=busy,
-                cycles=max(memory, *busy.values()),
-            )
-        )
-    energies: defaultdict[tuple[str, str], float] = defaultdict(float)
-    for move in moves:
-        if move.unit == "dram":
-            component, wide = architecture.dram.component, architecture.dram.word_bits
-        else:
-            component, wide = architecture.buffer.component, architecture.buffer.row_bits
-        count = float(instances * move.values * width / wide)
-        energies[move.unit, move.action] += count * costs.energy_pj(component, move.action, bits=wide)
-    work = dict.fromkeys(architecture.arrays, 0)
-    for name, einsum in model.einsums.items():
-        where = model.nest.einsums[name].array
-        array = architecture.arrays[where]
-        points = instances * model.points(name)
-        for operator, number in operators(einsum, array).items():
-            work[where] += points * number * array.operators[operator].cycles
-            for action, each in array.operators[operator].actions.items():
-                energies[where, action] += points * number * each * costs.energy_pj(array.component, action)
-    return NestResult(
-        clock_hz=architecture.clock_hz,
-        technology=costs.name,
-        spilled=float(model.spilled),
-        stages=tuple(stages),
-        work_cycles={name: work[name] / array.pes for name, array in architecture.arrays.items()},
-        energies=tuple(UnitEnergy(unit=u, action=a, energy_pj=pj) for (u, a), pj in energies.items()),
-    )
+            yield move("dram", "write", tensor, tensor, once)

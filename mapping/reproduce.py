@@ -12,19 +12,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from accel.arch import Architecture, load_architecture
+from accel.arch import Architecture, GlobalBuffer, load_architecture
 from accel.cascade import load_cascade
 from accel.configuration import Configuration, PipelineCase, RegisterCount, Study, Transformer
 from accel.cost import CostTable, load_cost_table
 from accel.errors import InputError, did_you_mean
 from accel.nest import EinsumNest, Nest, Store, TensorStore, TileLoop
+from accel.nest_result import NestResult
 from accel.notation import parse
-from accel.result import NestResult, Result
+from accel.result import Result
 from accel.schedule import Axis, Plan, Schedule, load_template
 from accel.workload import Workload
 from mapping.bound import bind
 from mapping.model import price
-from mapping.nest import NestModel, price_nest
+from mapping.nest import NestModel
+from mapping.nest_price import price_nest
 from mapping.tiling import Tiling
 
 __all__ = ["LayerPrice", "StudyResult", "SweepResult", "area_mm2", "price_study"]
@@ -315,15 +317,21 @@ def _layer(study: Study, configuration: Configuration, model: str, length: int) 
 
 
 def area_mm2(architecture: Architecture, costs: CostTable) -> float:
-    """Return the area of the PEs and the buffer, mm2.
+    """Return the area of the PEs, the buffer and the levels inside it, mm2.
 
     Raises
     ------
     InputError
-        The cost table lacks the area of a part.
+        The cost table lacks the area of a part, has it for another capacity, or an array does not name its parts.
     """
-    total = costs.area_um2(architecture.buffer.component)
-    for array in architecture.arrays.values():
+    memories: list[GlobalBuffer] = [architecture.buffer, *architecture.levels.values()]
+    total = math.fsum(costs.area_um2(each.component, size_bits=each.size_bits) for each in memories)
+    for name, array in architecture.arrays.items():
+        if not array.parts:
+            raise InputError(
+                f"array {name!r} of architecture {architecture.name!r} must name the parts of a PE to have an area",
+                hint="add parts",
+            )
         total += array.pes * sum(count * costs.area_um2(part) for part, count in array.parts.items())
     return total / 1e6
 

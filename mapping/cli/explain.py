@@ -9,25 +9,31 @@ import click
 
 from accel.cli import console, json_option, print_json, table
 from accel.result import Result
-from mapping.cli.problem import SavedProblem, problem_arguments
+from mapping.cli.nest_tables import loads_text
+from mapping.cli.problem import SavedNest, SavedProblem, saved_arguments
 from mapping.explain import Change, Explanation, explain
+from mapping.explain_nest import NestExplanation, explain_nest
 from mapping.search import Objective
 
 __all__ = ["explain_command"]
 
 
 @click.command(name="explain")
-@problem_arguments
+@saved_arguments
 @click.option(
     "--objective", type=click.Choice([each.value for each in Objective]), default="latency", show_default=True
 )
 @json_option
-def explain_command(problem: SavedProblem, objective: str, as_json: bool) -> None:
-    """Say what limits a saved schedule and what would help.
+def explain_command(problem: SavedProblem | SavedNest, objective: str, as_json: bool) -> None:
+    """Say what limits a saved schedule or nest and what would help.
 
-    SCHEDULE is a .yaml file as ``einrtl map --save`` writes it, CONFIG the config.json of a Hugging Face model. Each
-    change is priced alone: with the tile sizes of the schedule, and with the best ones after the change.
+    SCHEDULE is a .yaml file as ``einrtl map --save`` writes it, or a nest (docs/model.md); CONFIG the config.json of a
+    Hugging Face model. Each change is priced alone: with the tile sizes of the schedule, and with the best ones after
+    the change; of a nest with its own loops, ordered by latency whatever the objective.
     """
+    if isinstance(problem, SavedNest):
+        _nest(explain_nest(problem.model, instances=problem.workload.instances), as_json)
+        return
     found = explain(problem.cascade, problem.architecture, problem.schedule, problem.workload, objective)
     if as_json:
         print_json(_as_json(found))
@@ -38,6 +44,77 @@ def explain_command(problem: SavedProblem, objective: str, as_json: bool) -> Non
         out.print()
     out.print(_verdict(found.result))
     out.print(f"Accounting: {found.result.accounting}.")
+
+
+def _nest(found: NestExplanation, as_json: bool) -> None:
+    base = found.result
+    if as_json:
+        print_json(_nest_as_json(found))
+        return
+    out = console()
+    out.print(
+        table(
+            f"Nest of {base.cascade} on {base.architecture}: {base.latency_cycles:,.0f} cycles",
+            ["stage", "Einsums", "cycles", "part", "limited by", "resources, part of the time"],
+            [
+                (
+                    index,
+                    ", ".join(stage.einsums),
+                    f"{stage.cycles:,.0f}",
+                    f"{stage.cycles / base.latency_cycles:.1%}",
+                    stage.limit,
+                    loads_text(stage),
+                )
+                for index, stage in enumerate(base.stages)
+            ],
+            right=(2, 3),
+        )
+    )
+    out.print()
+    out.print(
+        table(
+            "What a change buys",
+            ["change", "latency", "energy", "stages limited by"],
+            [
+                (
+                    each.what,
+                    "-" if each.result is None else _percent(each.result.latency_cycles, base.latency_cycles),
+                    "-" if each.result is None else _percent(each.result.energy_pj, base.energy_pj),
+                    f"illegal: {each.refused}"
+                    if each.result is None
+                    else ", ".join(stage.limit for stage in each.result.stages),
+                )
+                for each in found.changes
+            ],
+            right=(1, 2),
+        )
+    )
+    out.print(f"Limited by {base.limit} most of the time. Accounting: {base.accounting}.")
+
+
+def _nest_as_json(found: NestExplanation) -> dict[str, Any]:
+    base = found.result
+    return {
+        "limit": base.limit,
+        "accounting": base.accounting,
+        "latency_cycles": base.latency_cycles,
+        "energy_pj": base.energy_pj,
+        "stages": [
+            {"einsums": list(stage.einsums), "cycles": stage.cycles, "limit": stage.limit, "loads": stage.loads}
+            for stage in base.stages
+        ],
+        "changes": [
+            {
+                "change": each.what,
+                "refused": each.refused or None,
+                "latency_cycles": None if each.result is None else each.result.latency_cycles,
+                "latency_ratio": None if each.result is None else each.result.latency_cycles / base.latency_cycles,
+                "energy_ratio": None if each.result is None else each.result.energy_pj / base.energy_pj,
+                "stage_limits": None if each.result is None else [stage.limit for stage in each.result.stages],
+            }
+            for each in found.changes
+        ],
+    }
 
 
 def _price(result: Result | None, base: Result) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""``einrtl price``: what a saved schedule costs for a model's attention."""
+"""``einrtl price``: what a saved schedule or nest costs for a model's attention, or what a whole layer costs."""
 
 from __future__ import annotations
 
@@ -7,31 +7,40 @@ from pathlib import Path
 import click
 
 from accel.cli import console, json_option, print_json
+from accel.nest_result import NestResult
+from accel.result import Result
 from mapping.cli.map import tables
-from mapping.cli.problem import SavedProblem, problem_arguments
+from mapping.cli.nest_tables import nest_tables
+from mapping.cli.problem import SavedNest, SavedProblem, saved_arguments
 from mapping.export import write_actions_csv
 from mapping.model import price
+from mapping.nest_price import price_nest
 
 __all__ = ["price_command"]
 
 
 @click.command(name="price")
-@problem_arguments
+@saved_arguments
 @click.option("--csv", "csv_file", type=click.Path(path_type=Path), help="Write every action to a .csv file.")
 @json_option
-def price_command(problem: SavedProblem, csv_file: Path | None, as_json: bool) -> None:
-    """Price a saved schedule.
+def price_command(problem: SavedProblem | SavedNest, csv_file: Path | None, as_json: bool) -> None:
+    """Price a saved schedule or nest.
 
-    SCHEDULE is a .yaml file as ``einrtl map --save`` writes it, CONFIG the config.json of a Hugging Face model.
+    SCHEDULE is a .yaml file as ``einrtl map --save`` writes it, or a nest (docs/model.md); CONFIG the config.json of a
+    Hugging Face model.
     """
-    result = price(problem.cascade, problem.architecture, problem.schedule, problem.workload)
+    result: Result | NestResult
+    if isinstance(problem, SavedNest):
+        result = price_nest(problem.model, instances=problem.workload.instances)
+    else:
+        result = price(problem.cascade, problem.architecture, problem.schedule, problem.workload)
     if csv_file is not None:
         write_actions_csv(result, csv_file)
     if as_json:
         print_json(result.as_dict())
         return
     out = console()
-    for each in tables(result):
+    for each in tables(result) if isinstance(result, Result) else nest_tables(result):
         out.print(each)
         out.print()
     out.print(f"Accounting: {result.accounting}. Left out:")

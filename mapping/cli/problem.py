@@ -1,4 +1,4 @@
-"""The arguments of commands that look at one saved schedule for one model's attention."""
+"""The arguments of commands that look at one saved schedule or nest for one model's attention."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from typing import Any
 
 import click
 
+from accel import spec
 from accel.arch import Architecture, architecture_names, load_architecture
 from accel.cascade import Cascade, cascade_names, load_cascade
 from accel.errors import InputError
-from accel.schedule import Schedule, load_schedule
+from accel.nest import NestSchedule
+from accel.schedule import Schedule
 from accel.workload import Workload, read_hugging_face_config
+from mapping.nest import NestModel
 
-__all__ = ["SavedProblem", "problem_arguments", "read_problem"]
+__all__ = ["Options", "SavedNest", "SavedProblem", "problem_arguments", "read_problem", "read_saved", "saved_arguments"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,48 +38,108 @@ class SavedProblem:
     workload: Workload
 
 
-def read_problem(
-    schedule: Path,
-    config: Path,
-    *,
-    architecture: str | None = None,
-    cascade: str | None = None,
-    batch: int = 1,
-    length: int | None = None,
-    queries: int | None = None,
-) -> SavedProblem:
+@dataclass(frozen=True, kw_only=True)
+class SavedNest:
+    """A nest for one model's attention.
+
+    Parameters
+    ----------
+    model : NestModel
+        The nest, checked.
+    workload : Workload
+        The attention that it is for.
+    """
+
+    model: NestModel
+    workload: Workload
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What the options of the command line say.
+
+    Parameters
+    ----------
+    architecture, cascade : str, optional
+        Name or file; by default what the schedule names.
+    batch, length, queries
+        As for ``AttentionModel.workload``.
+    """
+
+    architecture: str | None = None
+    cascade: str | None = None
+    batch: int = 1
+    length: int | None = None
+    queries: int | None = None
+
+    def descriptions(self, schedule: Path, saved: Schedule | NestSchedule) -> tuple[Cascade, Architecture]:
+        """Return the cascade and the architecture of a saved schedule."""
+        for option, what, name, given, known in (
+            ("--cascade FILE.ein", "cascade", saved.cascade, self.cascade, cascade_names()),
+            ("--arch FILE.yaml", "architecture", saved.architecture, self.architecture, architecture_names()),
+        ):
+            if given is None and name not in known:
+                raise InputError(
+                    f"{schedule} is for {what} {name!r}, which must be packaged or be given as a file",
+                    hint=f"add {option}",
+                )
+        cascade, architecture = self.cascade or saved.cascade, self.architecture or saved.architecture
+        return load_cascade(cascade), load_architecture(architecture)
+
+    def workload(self, config: Path) -> Workload:
+        """Return the attention of a model."""
+        model = read_hugging_face_config(config)
+        return model.workload(batch=self.batch, length=self.length, queries=self.queries)
+
+
+def read_problem(schedule: Path, config: Path, options: Options | None = None) -> SavedProblem:
     """Return what a schedule file, a model's configuration and the options describe.
 
     Parameters
     ----------
     schedule, config : Path
         The schedule, and the ``config.json`` of a Hugging Face model.
-    architecture, cascade : str, optional
-        Name or file; by default what the schedule names.
-    batch, length, queries
-        As for ``AttentionModel.workload``.
+    options : Options, optional
+        What else was given.
 
     Raises
     ------
     InputError
         A file cannot be read or breaks a rule, or the schedule names what is not packaged and no file is given.
     """
-    saved = load_schedule(schedule)
-    for option, what, name, given, known in (
-        ("--cascade FILE.ein", "cascade", saved.cascade, cascade, cascade_names()),
-        ("--arch FILE.yaml", "architecture", saved.architecture, architecture, architecture_names()),
+    return _problem(schedule, spec.load(Schedule, schedule), config, options or Options())
+
+
+def read_saved(schedule: Path, config: Path, options: Options | None = None) -> SavedProblem | SavedNest:
+    """Return as ``read_problem``, or the nest of a file that holds one.
+
+    Raises
+    ------
+    InputError
+        As ``read_problem``; a nest that does not fit its cascade, architecture or sizes is refused too.
+    """
+    given, text = options or Options(), spec.read_text(schedule)
+    if "nest" not in spec.loads(dict[str, object], text, file=str(schedule)):
+        return _problem(schedule, spec.loads(Schedule, text, file=str(schedule)), config, given)
+    saved = spec.loads(NestSchedule, text, file=str(schedule))
+    cascade, architecture = given.descriptions(schedule, saved)
+    for what, meant, found in (
+        ("cascade", saved.cascade, cascade.name),
+        ("architecture", saved.architecture, architecture.name),
     ):
-        if given is None and name not in known:
+        if meant != found:
             raise InputError(
-                f"{schedule} is for {what} {name!r}, which must be packaged or be given as a file",
-                hint=f"add {option}",
+                f"the nest must be for {what} {found!r}, but is for {meant!r}", hint=f"price it with {what} {meant!r}"
             )
-    return SavedProblem(
-        cascade=load_cascade(cascade or saved.cascade),
-        architecture=load_architecture(architecture or saved.architecture),
-        schedule=saved,
-        workload=read_hugging_face_config(config).workload(batch=batch, length=length, queries=queries),
-    )
+    workload = given.workload(config)
+    sizes = workload.sizes | workload.parameters
+    model = NestModel(cascade=cascade, architecture=architecture, nest=saved.nest, sizes=sizes)
+    return SavedNest(model=model, workload=workload)
+
+
+def _problem(schedule: Path, saved: Schedule, config: Path, options: Options) -> SavedProblem:
+    cascade, architecture = options.descriptions(schedule, saved)
+    return SavedProblem(cascade=cascade, architecture=architecture, schedule=saved, workload=options.workload(config))
 
 
 _ARGUMENTS = (
@@ -94,7 +157,15 @@ _ARGUMENTS = (
 
 def problem_arguments(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the arguments of ``read_problem``; it is called with the ``SavedProblem`` first."""
+    return _with_arguments(command, read_problem)
 
+
+def saved_arguments(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the arguments of ``read_saved``; it is called with what that returns first."""
+    return _with_arguments(command, read_saved)
+
+
+def _with_arguments(command: Callable[..., None], read: Callable[..., object]) -> Callable[..., None]:
     @functools.wraps(command)
     def read_and_call(
         *,
@@ -107,15 +178,7 @@ def problem_arguments(command: Callable[..., None]) -> Callable[..., None]:
         queries: int | None,
         **others: Any,
     ) -> None:
-        problem = read_problem(
-            schedule,
-            config,
-            architecture=architecture,
-            cascade=cascade,
-            batch=batch,
-            length=length,
-            queries=queries,
-        )
-        command(problem, **others)
+        options = Options(architecture=architecture, cascade=cascade, batch=batch, length=length, queries=queries)
+        command(read(schedule, config, options), **others)
 
     return functools.reduce(lambda inner, argument: argument(inner), reversed(_ARGUMENTS), read_and_call)

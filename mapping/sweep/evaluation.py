@@ -16,8 +16,10 @@ from accel.cascade import Cascade
 from accel.cost import CostTable
 from accel.errors import EinRTLError, InputError, Problem
 from accel.notation import parse
+from mapping.reproduce import area_mm2
 from mapping.search import SearchResult, search
 from mapping.sweep.plan import Point
+from mapping.templates import find_plan
 
 __all__ = ["COLUMNS", "Outcome", "evaluate"]
 
@@ -31,6 +33,7 @@ COLUMNS: Mapping[str, str] = {
     "buffer_size_bits": "INTEGER",
     "buffer_used_bits": "INTEGER",
     "pes": "INTEGER",
+    "area_mm2": "REAL",
     "lower_bound_cycles": "REAL",
     "gap": "REAL",
     "limited_by": "TEXT",
@@ -39,7 +42,10 @@ COLUMNS: Mapping[str, str] = {
     "points_pruned": "INTEGER",
     "schedule": "TEXT",
 }
-"""What is kept of a result, with its SQLite type; the schedule prices to all the rest."""
+"""What is kept of a result, with its SQLite type; the schedule prices to all the rest.
+
+The area is that of the PEs and the memories on chip; empty where the cost table lacks a part of it.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,14 +79,16 @@ def evaluate(point: Point) -> Outcome:
     values, reason = None, None
     try:
         architecture = _architecture(point.architecture.text)
+        cascade = _cascade(point.cascade.text, point.cascade.name)
         found = search(
-            _cascade(point.cascade.text, point.cascade.name),
+            cascade,
             architecture,
             point.workload,
             point.objective,
+            plan=find_plan(cascade, architecture),  # thousands of points: tile sizes only
             costs=_costs(point.technology.text),
         )
-        values = _values(found, architecture)
+        values = _values(found, architecture, _costs(point.technology.text))
     except EinRTLError as error:
         reason = str(error)
     except Exception as error:  # noqa: BLE001 - a defect of ours in one point is a finding, not the end of the sweep
@@ -88,7 +96,14 @@ def evaluate(point: Point) -> Outcome:
     return Outcome(point=point, values=values, reason=reason, wall_time_s=time.perf_counter() - begin)
 
 
-def _values(found: SearchResult, architecture: Architecture) -> dict[str, Any]:
+def _area_mm2(architecture: Architecture, costs: CostTable) -> float | None:
+    try:
+        return area_mm2(architecture, costs)
+    except InputError:
+        return None
+
+
+def _values(found: SearchResult, architecture: Architecture, costs: CostTable) -> dict[str, Any]:
     result = found.result
     return {
         "latency_cycles": result.latency_cycles,
@@ -98,6 +113,7 @@ def _values(found: SearchResult, architecture: Architecture) -> dict[str, Any]:
         "buffer_size_bits": architecture.buffer.size_bits,
         "buffer_used_bits": sum(result.occupancy_bits.values()),
         "pes": sum(array.pes for array in architecture.arrays.values()),
+        "area_mm2": _area_mm2(architecture, costs),
         "lower_bound_cycles": found.lower_bound_cycles,
         "gap": found.gap,
         "limited_by": result.limit,

@@ -29,6 +29,7 @@ _RESULTS: Mapping[str, type] = {
     "buffer_size_bits": int,
     "buffer_used_bits": int,
     "pes": int,
+    "area_mm2": float,
     "lower_bound_cycles": float,
     "gap": float,
     "limited_by": str,

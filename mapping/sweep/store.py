@@ -22,7 +22,7 @@ from mapping.sweep.plan import Point, SweepPlan
 __all__ = ["Store", "is_database"]
 
 APPLICATION_ID = 0x45696E52  # "EinR": tells our files from other SQLite files
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 _RESULTS = ",\n  ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
 

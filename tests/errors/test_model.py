@@ -16,6 +16,7 @@ from accel.workload import AttentionModel, Workload, read_hugging_face_config
 from mapping.model import price
 from mapping.plot import gantt
 from mapping.search import search
+from mapping.templates import find_plan
 
 CASCADE = load_cascade("attention-1pass")
 CLOUD = load_architecture("fusemax-cloud")
@@ -55,6 +56,23 @@ def message_of(action):
     with pytest.raises(InputError) as caught:
         action()
     return str(caught.value)
+
+
+def sums_in_an_inner_loop():
+    """Return a plan for attention without a running maximum that keeps its denominator for one query tile only."""
+    outer, inner = (Residence(level=Level.BUFFER, within=loop) for loop in ("p2", "m1"))
+    stream = Residence(level=Level.STREAM)
+    slots = {"2d": ("QK", "SN", "SNV"), "1d": ("SD", "AV")}
+    return plan(
+        epoch=(Group(slots=(slots,)),),
+        offsets={"QK": 0, "SN": 0, "SNV": 0, "SD": 1, "AV": 1},
+        residency={
+            **dict.fromkeys(("Q", "SNV"), outer),
+            **dict.fromkeys(("K", "V"), inner),
+            "SD": Residence(level=Level.BUFFER, within="p1"),
+            **dict.fromkeys(("QK", "SN", "AV"), stream),
+        },
+    )
 
 
 LATER = PLAN.epoch[1:]
@@ -138,6 +156,32 @@ WRONG = {
             "and must be at least 4; raise the offset of 'RNV' to 4"
         ),
     ),
+    "a result taken up after the next query's took its place": (
+        lambda: priced(plan(offsets={**PLAN.offsets, "AV": 5}), m0=256, p0=256, p1=1),
+        (
+            "'AV' must read RNV[p,M1,f] before 'RNV' puts a newer value in its place, but its tile offset is 5; lower "
+            "the offset of 'AV' to 3, or keep 'RNV' in more copies or within an outer loop\n"
+            "'AV' must read RD[p,M1] before 'RD' puts a newer value in its place, but its tile offset is 5; lower the "
+            "offset of 'AV' to 3, or keep 'RD' in more copies or within an outer loop"
+        ),
+    ),
+    "a sum whose place other tiles take before it goes on": (
+        lambda: price(
+            load_cascade("attention-naive-deferred"),
+            FPGA,
+            Schedule(
+                cascade="attention-naive-deferred",
+                architecture=FPGA.name,
+                tiles={"m0": 8, "p0": 8, "p1": 2},
+                plan=sums_in_an_inner_loop(),
+            ),
+            WORKLOAD,
+        ),
+        (
+            "the sum 'SD' must be kept until its next tile goes on with it, but another takes its place before; keep "
+            "'SD' in more copies or within an outer loop"
+        ),
+    ),
     "an input in registers": (
         lambda: priced(plan(residency={**PLAN.residency, "Q": Residence(level=Level.REGISTERS)})),
         "input 'Q' must live in the buffer or be streamed, not in registers; use level buffer",
@@ -159,7 +203,7 @@ WRONG = {
         ),
     ),
     "a cascade without a template": (
-        lambda: search(load_cascade("attention-3pass"), CLOUD, WORKLOAD),
+        lambda: find_plan(load_cascade("attention-3pass"), CLOUD),
         (
             "cascade 'attention-3pass' must have the structure of a schedule template to be mapped; templates are"
             " for attention-1pass; map one of those, or write a schedule and price it with mapping.model.price"
@@ -167,7 +211,10 @@ WRONG = {
     ),
     "a space without a legal schedule": (
         lambda: search(
-            CASCADE, dataclasses.replace(FPGA, buffer=dataclasses.replace(FPGA.buffer, size_bits=1280)), WORKLOAD
+            CASCADE,
+            dataclasses.replace(FPGA, buffer=dataclasses.replace(FPGA.buffer, size_bits=1280)),
+            WORKLOAD,
+            plan=PLAN,
         ),
         (
             "no tile sizes of the space make a legal schedule on architecture 'fpga-8x8'; closest is m0=1, p0=1, "
@@ -176,7 +223,7 @@ WRONG = {
         ),
     ),
     "a fixed tile that does not fit": (
-        lambda: search(CASCADE, CLOUD, WORKLOAD, tiles={"m0": 1024, "p0": 256, "p1": 4}),
+        lambda: search(CASCADE, CLOUD, WORKLOAD, plan=PLAN, tiles={"m0": 1024, "p0": 256, "p1": 4}),
         (
             "no tile sizes of the space make a legal schedule on architecture 'fusemax-cloud'; closest is "
             "m0=1024, p0=256, p1=4, where a PE of array '2d' must hold 12 registers (BQK 8, SLN 4), but has 7 for"
@@ -322,7 +369,7 @@ FILES = {
         FPGA,
         ("arrays.2d.rows:", "arrays.2d.raws:"),
         (
-            "file.yaml:93:3: a source must belong to a field, but 'arrays.2d.raws' is none; did you mean "
+            "file.yaml:99:3: a source must belong to a field, but 'arrays.2d.raws' is none; did you mean "
             "'arrays.2d.rows'?"
         ),
     ),

@@ -127,9 +127,12 @@ WRONG = {
     ),
     "a filter": (
         lambda: model(
-            NEST, cascade=parse("cascade c\n  input A[p,m] V[m,f]\n  Y[p,f] = A[p,m] * V[m,f] where m <= p\n")
+            NEST, cascade=parse("cascade c\n  input A[p,m] V[m,f]\n  Y[p,f] = A[p,m] * V[m,f] where 2*m <= 3*p\n")
         ),
-        "Einsum 'Y' must have no filter in a nest; price the cascade without it",
+        (
+            "the filter of Einsum 'Y' must be a band of two ranks, such as m <= p, m > p - W, or bounds of one, in a "
+            "nest, but is 'where 2*m <= 3*p'; price the cascade without it, which is an upper bound"
+        ),
     ),
     "a reader ahead of its maker": (
         lambda: model(dataclasses.replace(TWICE, stages=(("Z", "Y"),)), cascade=CHAIN),

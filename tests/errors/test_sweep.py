@@ -227,7 +227,7 @@ COMMANDS = {
     "results of a later version": (
         ["s.yaml", "-o", "later.sqlite"],
         (
-            "later.sqlite must have tables of version 1, not 99; use the version of EinRTL that made it, or "
+            "later.sqlite must have tables of version 2, not 99; use the version of EinRTL that made it, or "
             "name another "
             "file"
         ),

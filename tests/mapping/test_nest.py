@@ -15,7 +15,8 @@ from accel.cost import load_cost_table
 from accel.nest import EinsumNest, Nest, Overflow, Store, TensorStore, TileLoop
 from accel.notation import parse
 from accel.schedule import Axis
-from mapping.nest import NestModel, price_nest
+from mapping.nest import NestModel
+from mapping.nest_price import price_nest
 
 FLAT = load_architecture("flat-cloud")
 COSTS = load_cost_table("fusemax-45nm")
@@ -94,7 +95,7 @@ def test_fetches_equal_those_of_a_model_that_keeps_one_part_in_the_buffer(model)
         within = model.nest.tensors[name].within
         outside = loops[: loops.index(within) + 1] if within else ()
         tiles = slow_tiles(model.nest, outside, model.sizes)
-        assert model.fetched("Y", name, RANKS[name]) == slow_moves(tiles, RANKS[name], True)
+        assert model.fetched("Y", within, RANKS[name]) == slow_moves(tiles, RANKS[name], True)
 
 
 @settings(max_examples=300, deadline=None)

@@ -33,6 +33,7 @@ from mapping.search import search
 from mapping.sweep import InProcessRunner, Outcome, Point, ProcessRunner, Store, evaluate, load_plan, run_sweep
 from mapping.sweep.plan import digest_of
 from mapping.sweep.sampler import Study
+from mapping.templates import find_plan
 from tests.mapping.sweeping import MODEL, content, recorded, sweep_file
 
 ROOT = Path(__file__).parents[2]
@@ -151,7 +152,7 @@ def test_a_recorded_point_is_what_the_search_finds_and_its_schedule_prices_to_it
         architecture = spec.loads(Architecture, texts["architecture", row["architecture_digest"]])
         workload = spec.loads(Workload, texts["workload", row["workload_digest"]])
         cascade = load_cascade("attention-1pass")
-        found = search(cascade, architecture, workload, row["objective"])
+        found = search(cascade, architecture, workload, row["objective"], plan=find_plan(cascade, architecture))
         schedule = spec.loads(Schedule, row["schedule"])
         assert schedule == found.schedule
         result = price(cascade, architecture, schedule, workload)

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import click
 
 from accel import spec
-from accel.arch import load_architecture
-from accel.cascade import load_cascade
-from accel.cli import console, json_option, print_json, table
+from accel.arch import Architecture, load_architecture
+from accel.cascade import Cascade, cascade_names, load_cascade
+from accel.cli import console, json_option, print_json, progress, table
 from accel.errors import InputError
 from accel.result import Result
-from accel.workload import read_hugging_face_config
-from mapping.search import Objective, SearchResult, search
+from accel.schedule import Plan, load_schedule, load_template
+from accel.workload import Workload, read_hugging_face_config
+from mapping.search import Front, Limits, Objective, Progress, SearchResult, front, map_space, search
+from mapping.templates import match, rename
 
 __all__ = ["map_command", "tables"]
 
@@ -45,50 +50,207 @@ def _tile_sizes(ctx: click.Context, parameter: click.Parameter, values: tuple[st
     "--objective", type=click.Choice([each.value for each in Objective]), default="latency", show_default=True
 )
 @click.option("--tile", "tiles", multiple=True, callback=_tile_sizes, help="Fix a tile size: m0=256. Repeatable.")
+@click.option("--plan", "plan_of", type=click.Path(path_type=Path), help="Search tile sizes for this schedule's plan.")
+@click.option("--template", help="Search tile sizes for a packaged template: interleaved-1pass.")
+@click.option("--space", "show_space", is_flag=True, help="Print the map space and its size, and search nothing.")
+@click.option("--pareto", is_flag=True, help="All schedules best in latency, energy and buffer together.")
+@click.option(
+    "--budget", type=click.FloatRange(min=0, min_open=True), help="Seconds after which the best so far is it."
+)
+@click.option(
+    "--points", type=click.IntRange(min=1), default=100, show_default=True, help="Schedules to build at most."
+)
+@click.option("--exact", is_flag=True, help="Leave nothing open, however long it takes.")
 @click.option("--save", type=click.Path(path_type=Path), help="Write the schedule to a .yaml file.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw one epoch of the schedule to a .png file.")
 @json_option
-def map_command(
-    workload: Path,
-    architecture: str,
-    cascade: str,
-    batch: int,
-    length: int | None,
-    queries: int | None,
-    objective: str,
-    tiles: dict[str, int],
-    save: Path | None,
-    plot: Path | None,
-    as_json: bool,
-) -> None:
+def map_command(as_json: bool, save: Path | None, plot: Path | None, **options: Any) -> None:
     """Find the best schedule of the attention of one layer.
 
-    WORKLOAD is the config.json of a Hugging Face model.
+    WORKLOAD is the config.json of a Hugging Face model. Ctrl-C ends the search with the best so far and what is proved
+    about it.
     """
-    sizes = read_hugging_face_config(workload).workload(batch=batch, length=length, queries=queries)
+    request = _Request(**options)
+    for file in (save, plot):
+        if file is not None and (request.show_space or request.pareto):
+            raise click.UsageError("--save and --plot take one schedule; --space and --pareto have none or many")
+    if request.show_space:
+        _print_space(request, as_json)
+        return
     begin = time.perf_counter()
-    found = search(load_cascade(cascade), load_architecture(architecture), sizes, objective, tiles=tiles)
+    if request.pareto:
+        found = request.run(front)
+        _print_front(found, time.perf_counter() - begin, as_json)
+        return
+    best = request.run(search, objective=request.objective, plan=request.plan)
     wall_time_s = time.perf_counter() - begin
-    if save is not None:
-        _write(save, spec.dump(found.schedule))
+    files = [] if save is None else _save(save, best)
     if plot is not None:
         from mapping.plot import gantt  # matplotlib takes longer to import than the search takes
 
-        gantt(found.result, plot)
+        gantt(best.result, plot)
+        files.append(plot)
     if as_json:
-        print_json(_as_json(found, wall_time_s))
+        print_json(_as_json(best, wall_time_s))
         return
     out = console()
-    for each in tables(found.result):
+    for each in tables(best.result):
         out.print(each)
         out.print()
-    out.print(_certificate(found, wall_time_s))
-    out.print(f"\nAccounting: {found.result.accounting}. Left out:")
-    for item in found.result.left_out:
+    out.print(_epoch(best.result))
+    out.print()
+    out.print(_certificate(best, wall_time_s))
+    out.print(f"\nAccounting: {best.result.accounting}. Left out:")
+    for item in best.result.left_out:
         out.print(f"  - {item}")
-    for file in (save, plot):
-        if file is not None:
-            out.print(f"Wrote {file}")
+    for file in files:
+        out.print(f"Wrote {file}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Request:
+    """The options of the command."""
+
+    workload: Path
+    architecture: str
+    cascade: str
+    batch: int
+    length: int | None
+    queries: int | None
+    objective: str
+    tiles: dict[str, int]
+    plan_of: Path | None
+    template: str | None
+    show_space: bool
+    pareto: bool
+    budget: float | None
+    points: int
+    exact: bool
+
+    def __post_init__(self) -> None:
+        """Check options against each other."""
+        if self.plan_of is not None and self.template is not None:
+            raise click.UsageError("--plan and --template both give the plan; leave one out")
+        if (self.plan_of is not None or self.template is not None) and (self.pareto or self.show_space):
+            raise click.UsageError("--pareto and --space go through all plans; leave out --plan and --template")
+
+    @cached_property
+    def sizes(self) -> Workload:
+        """The workload."""
+        model = read_hugging_face_config(self.workload)
+        return model.workload(batch=self.batch, length=self.length, queries=self.queries)
+
+    @cached_property
+    def given(self) -> tuple[Cascade, Architecture]:
+        """What is computed, on what."""
+        return load_cascade(self.cascade), load_architecture(self.architecture)
+
+    @cached_property
+    def plan(self) -> Plan | None:
+        """The plan whose tile sizes are searched; None to search plans too."""
+        if self.plan_of is not None:
+            return load_schedule(self.plan_of).plan
+        if self.template is None:
+            return None
+        template = load_template(self.template)
+        names = match(load_cascade(template.cascade), self.given[0])
+        if names is None:
+            raise InputError(
+                f"cascade {self.given[0].name!r} must have the structure of {template.cascade!r}, for which template "
+                f"{template.name!r} is",
+                hint="leave out --template",
+            )
+        return rename(template.plan, names)
+
+    @property
+    def limits(self) -> Limits:
+        """How long the search may take."""
+        if self.exact:
+            return Limits(points=None, seconds=self.budget, nodes=None, pipelines=None, interruptible=True)
+        return Limits(points=self.points, seconds=self.budget, interruptible=True)
+
+    def run(self, call: Callable[..., Any], **more: Any) -> Any:
+        """Run a search, with its progress on a terminal."""
+        with progress("searching") as advance:
+
+            def watch(state: Progress) -> None:
+                part = state.best / state.bound - 1 if state.bound > 0 and state.best < math.inf else math.inf
+                gap = f", gap {part:.2%}" if part < math.inf else ""
+                advance(state.done, f"{state.open:,} tile shapes open, {state.priced:,} schedules priced{gap}")
+
+            return call(*self.given, self.sizes, tiles=self.tiles, limits=self.limits, watch=watch, **more)
+
+
+def _print_space(request: _Request, as_json: bool) -> None:
+    dimensions, total = map_space(*request.given, request.sizes, tiles=request.tiles, limits=request.limits)
+    if as_json:
+        print_json({"dimensions": [asdict(each) for each in dimensions], "points": total})
+        return
+    rows = [(each.name, f"{each.unconstrained:,}", f"{each.size:,}", each.options) for each in dimensions]
+    out = console()
+    out.print(table("Map space", ["choice", "without constraints", "options", "which"], rows, right=(1, 2)))
+    out.print(f"Schedules: {total:,}")
+
+
+def _print_front(found: Front, wall_time_s: float, as_json: bool) -> None:
+    if as_json:
+        counts = {name: getattr(found, f"points_{name}") for name in ("considered", "illegal", "pruned")}
+        print_json(
+            {
+                "front": [_point(result) | {"schedule": result.as_dict()["schedule"]} for result in found.results],
+                "complete": found.complete,
+                "points_evaluated": found.points_priced,
+                **{f"points_{name}": count for name, count in counts.items()},
+                "wall_time_s": wall_time_s,
+            }
+        )
+        return
+    out = console()
+    rows = [
+        (
+            f"{each.latency_cycles:,.0f}",
+            _joules(each.energy_pj),
+            f"{sum(each.occupancy_bits.values()):,}",
+            ", ".join(f"{rank}={size}" for rank, size in each.schedule.tiles.items()),
+        )
+        for each in found.results
+    ]
+    out.print(table("Pareto front", ["cycles", "energy", "buffer bits", "tiles"], rows, right=(0, 1, 2)))
+    proof = "complete: no other schedule of the space belongs to it" if found.complete else "the search ended early"
+    out.print(f"{len(rows)} schedules, {proof}. {found.points_priced:,} priced in {wall_time_s:.2f} s.")
+
+
+def _point(result: Result) -> dict[str, Any]:
+    return {
+        "latency_cycles": result.latency_cycles,
+        "energy_pj": result.energy_pj,
+        "buffer_bits": sum(result.occupancy_bits.values()),
+    }
+
+
+def _epoch(result: Result) -> Any:
+    """Return the table that shows the software pipeline: stages by arrays, each Einsum with its tile offset."""
+    plan = result.schedule.plan
+    arrays = [use.array for use in result.arrays]
+    rows = [
+        (
+            f"{number}" + (f", slot {index}" if len(group.slots) > 1 else ""),
+            *(" ".join(f"{name}[-{plan.offsets[name]}]" for name in slot.get(array, ())) for array in arrays),
+        )
+        for number, group in enumerate(plan.epoch)
+        for index, slot in enumerate(group.slots)
+    ]
+    return table("Epoch: each Einsum with the tile it works on, counted back from the newest", ["group", *arrays], rows)
+
+
+def _save(file: Path, found: SearchResult) -> list[Path]:
+    """Write the schedule, and its cascade where that is not packaged; return the files."""
+    _write(file, spec.dump(found.schedule))
+    if found.cascade is None or found.cascade.name in cascade_names():
+        return [file]
+    beside = file.with_suffix(".ein")
+    _write(beside, str(found.cascade))
+    return [file, beside]
 
 
 def _write(file: Path, text: str) -> None:
@@ -111,6 +273,7 @@ def _as_json(found: SearchResult, wall_time_s: float) -> dict[str, Any]:
         "floors_cycles": {floor.resource: floor.cycles for floor in found.floors},
         "gap": found.gap,
         "optimal": found.optimal,
+        "objective_gap": found.objective_gap,
         "points_considered": found.points_considered,
         "points_illegal": found.points_illegal,
         "points_evaluated": found.points_priced,
@@ -232,9 +395,14 @@ def _certificate(found: SearchResult, wall_time_s: float) -> Any:
                 "schedules",
                 schedules,
             ),
-            ("proof", "no schedule of this space is better" if found.optimal else "none"),
-            ("no tile sizes go below", f"{floors} cycles"),
-            ("above that", f"{found.gap:.2%}"),
+            (
+                "proof",
+                "no schedule of this space is better"
+                if found.optimal
+                else f"none is better by more than {found.objective_gap:.3%}",
+            ),
+            ("floors", f"{floors} cycles"),
+            ("above the highest", f"{found.result.latency_cycles / found.floor_cycles - 1:.3%}"),
             ("wall time", f"{wall_time_s:.2f} s"),
         ],
     )

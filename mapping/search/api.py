@@ -1,0 +1,217 @@
+"""The searches: the best schedule of a map space, its Pareto front, and the space itself."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from accel.arch import Architecture
+from accel.cascade import Cascade
+from accel.cost import CostTable, load_cost_table
+from accel.errors import InputError
+from accel.schedule import Plan
+from accel.workload import Workload
+from mapping.bound import bind
+from mapping.legal import problems
+from mapping.model import price_tiling
+from mapping.search.certificate import Dimension, Floor, Front, Objective, SearchResult
+from mapping.search.engine import ROUNDING, Search, Watch
+from mapping.search.fixed import nothing_fits, search_tiles
+from mapping.search.form import AXES, Form
+from mapping.search.forms import one_pass_form
+from mapping.search.front import FrontSearch
+from mapping.search.mapspace import Limits, MapSpace
+from mapping.search.node import Node
+from mapping.search.sizes import check_fixed
+
+__all__ = ["front", "map_space", "search"]
+
+
+def search(
+    cascade: Cascade,
+    architecture: Architecture,
+    workload: Workload,
+    objective: Objective | str = Objective.LATENCY,
+    *,
+    plan: Plan | None = None,
+    tiles: Mapping[str, int] | None = None,
+    costs: CostTable | None = None,
+    limits: Limits | None = None,
+    watch: Watch | None = None,
+) -> SearchResult:
+    """Return the best schedule of the map space (docs/search.md).
+
+    Parameters
+    ----------
+    cascade, architecture, workload
+        What is computed, on what, at which sizes. A cascade that needs several passes runs in the form in one pass that
+        algebra derives from it; the schedule names that form.
+    objective : Objective
+        What to minimise.
+    plan : Plan, optional
+        Loops, binding and software pipeline, to search tile sizes alone; by default all of them are searched.
+    tiles : mapping of str to int, optional
+        Tile sizes to keep fixed. With a plan and all of them fixed the space is one point, priced as ``price`` does.
+    costs : CostTable, optional
+        Energies; by default the table that the architecture names.
+    limits : Limits, optional
+        How large the space is, and how long the search may take.
+    watch : callable, optional
+        Called with a ``Progress`` for each choice of axes and tile.
+
+    Raises
+    ------
+    InputError
+        The cascade needs several passes in every form, the plan does not fit cascade and architecture, a fixed tile
+        size is unknown or below 1, or no schedule of the space is legal: then the message says what binds the closest
+        one and by how much.
+    """
+    chosen = _objective(objective)
+    table = costs or load_cost_table(architecture.technology)
+    if plan is not None:
+        return search_tiles(bind(cascade, architecture, plan), workload, chosen, dict(tiles or {}), table)
+    space = _space(cascade, architecture, workload, tiles, limits)
+    state = Search(space, chosen, table, watch)
+    state.run()
+    if state.best is None:
+        raise _none_legal(state)
+    _interleave(state)
+    total = space.points
+    optimal = state.bound >= state.best_key[0] * (1 - ROUNDING)
+    bound = state.best_key[0] if optimal else state.bound
+    return SearchResult(
+        objective=chosen,
+        result=state.best,
+        space=space.values(),
+        points_considered=total,
+        points_illegal=state.illegal,
+        points_pruned=total - state.illegal - state.priced,
+        points_priced=state.priced,
+        floors=(_arrays_floor(state), state.floor),
+        optimal=optimal,
+        proven_bound=bound,
+        cascade=space.form.cascade,
+    )
+
+
+def _objective(objective: Objective | str) -> Objective:
+    known = [each.value for each in Objective]
+    if objective not in known:
+        raise InputError(
+            f"the objective must be one of {', '.join(known)}, not {str(objective)!r}",
+            hint="use latency",
+        )
+    return Objective(objective)
+
+
+def _space(
+    cascade: Cascade,
+    architecture: Architecture,
+    workload: Workload,
+    tiles: Mapping[str, int] | None,
+    limits: Limits | None,
+) -> MapSpace:
+    form = Form(cascade=one_pass_form(cascade), architecture=architecture)
+    fixed = dict(tiles or {})
+    check_fixed(form.splits, fixed)
+    return MapSpace(form, workload, fixed, limits or Limits())
+
+
+def _interleave(state: Search) -> None:
+    """Let neighbouring stages of the best schedule alternate cycle by cycle where that is legal and costs nothing.
+
+    The model charges both alike, but a stage that alternates with another hides the latency of its own results. The
+    fewest groups win, then the first in lexicographic order.
+    """
+    point = state.best_point
+    assert point is not None and state.best is not None
+    stages = len(point.pipeline.groups)
+    for groups in sorted(_groupings(stages), key=lambda each: (each[-1], each)):
+        if groups == point.pipeline.groups:
+            return
+        distance = point.node.distance(point.kept.tiles[state.form.rows[1]])
+        for offsets in state.form.alternating_offsets(point.pipeline, groups, distance):
+            pipeline = dataclasses.replace(point.pipeline, groups=groups, offsets=offsets)
+            other = dataclasses.replace(point, pipeline=pipeline)
+            tiling = state.tiling(other)
+            if problems(tiling):
+                continue
+            result = price_tiling(tiling, state.costs)
+            if state.key(result) <= state.best_key:
+                state.best, state.best_point = result, other
+                return
+
+
+def _groupings(stages: int) -> Iterator[tuple[int, ...]]:
+    """Yield the group of each stage for every way to put stages into groups of one or two neighbours."""
+    if stages == 0:
+        yield ()
+        return
+    for size in (1, 2):
+        if size <= stages:
+            for rest in _groupings(stages - size):
+                yield (0,) * size + tuple(group + 1 for group in rest)
+
+
+def _none_legal(state: Search) -> InputError:
+    """Return the error that says what binds one of the smallest schedules."""
+    space = state.space
+    sizes = min((sizes for _, sizes in space.nodes()), key=lambda each: (each[0] * each[1], each))
+    node = Node(state.references, AXES[0], sizes)
+    return nothing_fits(node.tiling(space.counts(sizes[1])[0]))
+
+
+def _arrays_floor(state: Search) -> Floor:
+    """Return the latency that no binding goes below, all points spread evenly over all PEs of their array."""
+    references = state.references
+    points = np.array([references.least_points(step) for step in range(len(state.form.steps))], dtype=np.float64)
+    pes = np.array([shape.pes for shape in references.shapes], dtype=np.float64)
+    cycles = references.costs.point_cycles * points[:, None] / pes
+    loads = np.stack([on @ cycles[:, array] for array, on in enumerate(state.configurations.bindings)], axis=1)
+    return Floor(resource="arrays", cycles=float(loads.max(axis=1).min()))
+
+
+def front(
+    cascade: Cascade,
+    architecture: Architecture,
+    workload: Workload,
+    *,
+    tiles: Mapping[str, int] | None = None,
+    costs: CostTable | None = None,
+    limits: Limits | None = None,
+    watch: Watch | None = None,
+) -> Front:
+    """Return the schedules that no other beats in latency, energy and occupancy of the buffer together.
+
+    Parameters and errors are those of ``search``. Of schedules equal in all three the first found stands.
+    """
+    table = costs or load_cost_table(architecture.technology)
+    space = _space(cascade, architecture, workload, tiles, limits)
+    state = FrontSearch(space, Objective.LATENCY, table, watch)
+    state.run()
+    if not state.points:
+        raise _none_legal(state)
+    total = space.points
+    return Front(
+        results=tuple(each.result for each in sorted(state.points, key=lambda each: each.measures)),
+        points_considered=total,
+        points_illegal=state.illegal,
+        points_pruned=total - state.illegal - state.priced,
+        points_priced=state.priced,
+        complete=state.complete,
+    )
+
+
+def map_space(
+    cascade: Cascade,
+    architecture: Architecture,
+    workload: Workload,
+    *,
+    tiles: Mapping[str, int] | None = None,
+    limits: Limits | None = None,
+) -> tuple[tuple[Dimension, ...], int]:
+    """Return the dimensions of the map space and how many schedules it holds; errors as ``search``."""
+    space = _space(cascade, architecture, workload, tiles, limits)
+    return space.dimensions(), space.points

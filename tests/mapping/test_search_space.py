@@ -1,0 +1,268 @@
+"""The search over the whole space: equal to trying all of it, better than by hand, and honest about what it proved."""
+
+import dataclasses
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+from accel import spec
+from accel.arch import Operator, PipelineFill, load_architecture
+from accel.cascade import load_cascade
+from accel.cost import load_cost_table
+from accel.errors import InputError
+from accel.notation import parse
+from accel.schedule import Schedule, load_template, template_names
+from accel.workload import Workload, read_hugging_face_config
+from mapping.bound import bind
+from mapping.derive import derive
+from mapping.legal import problems
+from mapping.model import price, price_tiling
+from mapping.search import Limits, Objective, front, map_space, search
+from mapping.search.form import Form, Pipeline
+from mapping.search.mapspace import MapSpace
+from mapping.search.node import Node, References
+from mapping.search.sizes import sizes_along
+from mapping.tiling import Tiling
+from sim.events import differences, execute, random_inputs
+
+CASCADE = load_cascade("attention-1pass")
+CLOUD = load_architecture("fusemax-cloud")
+FPGA = load_architecture("fpga-8x8")
+BERT = "examples/models/bert-base-uncased/config.json"
+ALL = Limits(points=None, nodes=None, pipelines=None, stages=2, turns=2)
+MODELS = {"BERT": (12, 64), "TrXL": (16, 64), "T5": (8, 64), "XLM": (16, 128)}
+SUM = parse(
+    """
+cascade weighted-sum
+  input  Q[p]  K[m]
+  S[p,m] = Q[p] * K[m]
+  W[p,m] = exp(S[p,m])
+  O[p]   = W[p,m]
+"""
+)
+
+
+@pytest.fixture(autouse=True)
+def _from_the_root(monkeypatch, request):
+    monkeypatch.chdir(request.config.rootpath)
+
+
+def small_problem(seed):
+    """Return a random architecture on which each Einsum of SUM has a choice or two, and a workload of a few tiles."""
+    draw = np.random.default_rng(seed)
+    matrix, vector = FPGA.arrays["2d"].operators, FPGA.arrays["1d"].operators
+    slow = Operator(cycles=int(draw.integers(1, 4)), actions={"multiply": 1, "add": 1})
+    arrays = {
+        "2d": dataclasses.replace(
+            FPGA.arrays["2d"],
+            rows=2,
+            columns=2,
+            operators={"multiply": slow, "add": matrix["add"]}
+            | ({"exp": matrix["exp"]} if draw.random() < 0.5 else {}),
+        ),
+        "1d": dataclasses.replace(
+            FPGA.arrays["1d"], columns=int(draw.integers(1, 4)), operators={"exp": vector["exp"], "add": vector["add"]}
+        ),
+    }
+    architecture = dataclasses.replace(
+        FPGA,
+        arrays=arrays,
+        buffer=dataclasses.replace(FPGA.buffer, size_bits=128 * int(draw.integers(6, 30))),
+        dram=dataclasses.replace(FPGA.dram, bandwidth_bits_per_s=float(draw.choice([1e8, 1e9, 1e11]))),
+        pipeline_fill=PipelineFill(str(draw.choice(["charged", "hidden"]))),
+    )
+    workload = Workload(
+        name="small",
+        batch=1,
+        heads=1,
+        kv_heads=1,
+        queries=int(draw.integers(1, 5)),
+        keys=int(draw.integers(1, 5)),
+        query_key_dim=1,
+        value_dim=1,
+    )
+    return architecture, workload, {"m0": int(draw.integers(1, 4)), "p0": int(draw.integers(1, 3))}
+
+
+def all_prices(architecture, workload, tiles):
+    """Yield the price of every legal schedule of the space, in no particular order, without bounds or dominance."""
+    form = Form(cascade=SUM, architecture=architecture)
+    costs = load_cost_table(architecture.technology)
+    space = MapSpace(form, workload, tiles, ALL)
+    references = References(form, workload, costs)
+    inputs = [form.homes(name) for name in form.inputs]
+    for axes, sizes in space.nodes():
+        node = Node(references, axes, sizes)
+        for count, homes, configuration in itertools.product(
+            space.counts(sizes[1]), itertools.product(*inputs), range(len(space.configurations))
+        ):
+            arrays = tuple(int(each) for each in space.configurations.arrays[configuration])
+            pairs = zip(form.tiles, space.configurations.buffered[configuration], strict=True)
+            buffered = frozenset(maker for maker, flag in pairs if flag)
+            modulo = node.problem(arrays, buffered, node.distance(count))
+            for stages in ((0, 0, 0), (0, 0, 1), (0, 1, 0), (0, 1, 1)):
+                for offsets in modulo.offsets(stages):
+                    pipeline = Pipeline(
+                        arrays=arrays,
+                        stages=stages,
+                        offsets=offsets,
+                        groups=tuple(range(max(stages) + 1)),
+                        buffered=buffered,
+                    )
+                    plan = form.plan(axes, dict(zip(form.inputs, homes, strict=True)), pipeline)
+                    sized = {"m0": sizes[0], "p1": count, "p0": sizes[1]}
+                    tiling = Tiling(bound=bind(SUM, architecture, plan), tiles=sized, workload=workload)
+                    if not problems(tiling):
+                        yield price_tiling(tiling, costs)
+
+
+def dominates(one, other):
+    """Whether one is nowhere worse and somewhere better, by more than rounding."""
+    pairs = list(zip(one, other, strict=True))
+    return all(a <= b * (1 + 1e-9) for a, b in pairs) and any(a < b * (1 - 1e-9) for a, b in pairs)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_the_search_finds_what_trying_all_schedules_finds(seed):
+    architecture, workload, tiles = small_problem(seed)
+    prices = list(all_prices(architecture, workload, tiles))
+    if not prices:
+        with pytest.raises(InputError, match="no tile sizes of the space make a legal schedule"):
+            search(SUM, architecture, workload, tiles=tiles, limits=ALL)
+        return
+    for objective in Objective:
+        found = search(SUM, architecture, workload, objective, tiles=tiles, limits=ALL)
+        best = min(objective.value_of(each.latency_cycles, each.energy_pj) for each in prices)
+        assert found.value == pytest.approx(best, rel=1e-12)
+        assert found.optimal
+        assert found.lower_bound_cycles <= found.result.latency_cycles
+    measures = {(e.latency_cycles, e.energy_pj, sum(e.occupancy_bits.values())) for e in prices}
+    for result in front(SUM, architecture, workload, tiles=tiles, limits=ALL).results:
+        own = result.latency_cycles, result.energy_pj, sum(result.occupancy_bits.values())
+        assert not any(dominates(each, own) for each in measures)
+
+
+@pytest.mark.parametrize(("model", "length"), [("BERT", 1 << 10), ("BERT", 1 << 16), ("XLM", 1 << 12)])
+def test_the_schedule_found_reaches_the_floor_of_the_matrix_array(model, length):
+    heads, dim = MODELS[model]
+    workload = Workload(
+        name=model, batch=64, heads=heads, kv_heads=heads, queries=length, keys=length, query_key_dim=dim, value_dim=dim
+    )
+    found = search(CASCADE, CLOUD, workload)
+    tiles_of_256 = 64 * heads * (length // 256) ** 2
+    assert found.result.latency_cycles <= 1.001 * tiles_of_256 * (2 * dim + 9)
+    assert found.optimal
+    assert found.gap == 0
+    # FuseMax's own schedule, as published (section V): 9 + F + max(E + 1, 1 + F + F / M1) cycles a tile.
+    assert found.result.latency_cycles < tiles_of_256 * (9 + dim + 1 + dim + dim / (length // 256))
+
+
+@pytest.mark.parametrize("name", sorted(set(template_names()) & {"interleaved-1pass", "vector-softmax-1pass"}))
+@pytest.mark.parametrize("architecture", [CLOUD, FPGA], ids=lambda each: each.name)
+def test_no_template_beats_the_space(name, architecture):
+    length = 512 if architecture is CLOUD else 64
+    workload = Workload(
+        name="w", batch=1, heads=2, kv_heads=2, queries=length, keys=length, query_key_dim=64, value_dim=64
+    )
+    by_hand = search(CASCADE, architecture, workload, plan=load_template(name).plan)
+    assert search(CASCADE, architecture, workload).result.latency_cycles <= by_hand.result.latency_cycles
+
+
+def test_a_schedule_that_is_found_executes_as_priced():
+    workload = Workload(name="w", batch=1, heads=2, kv_heads=1, queries=24, keys=40, query_key_dim=4, value_dim=6)
+    for objective in Objective:
+        found = search(CASCADE, FPGA, workload, objective, limits=Limits(points=20))
+        inputs = random_inputs(CASCADE, found.schedule, workload, 0)
+        execution = execute(CASCADE, FPGA, found.schedule, workload, inputs)
+        assert differences(execution, found.result) == []
+        assert price(CASCADE, FPGA, found.schedule, workload) == found.result
+
+
+def test_a_cascade_of_three_passes_runs_in_its_derived_form():
+    workload = read_hugging_face_config(BERT).workload(length=512)
+    plain = search(load_cascade("attention-3pass"), CLOUD, workload)
+    assert plain.result == search(CASCADE, CLOUD, workload).result
+    assert plain.cascade == CASCADE
+    derived = derive(load_cascade("attention-3pass")).cascade
+    own = search(derived, CLOUD, workload)
+    assert own.result.latency_cycles == plain.result.latency_cycles
+    assert own.schedule.cascade == derived.name
+
+
+def test_sizes_follow_every_array_and_the_equal_parts_of_the_rank():
+    wider = dataclasses.replace(FPGA.arrays["1d"], columns=9)
+    both = dataclasses.replace(FPGA, arrays={"2d": FPGA.arrays["2d"], "1d": wider})
+    plan = load_template("interleaved-1pass").plan
+    assert {8, 9, 16, 18} <= set(sizes_along(both, plan.axes["p0"], 100, 2))
+    assert 50 in sizes_along(CLOUD, plan.axes["p0"], 300, 2) or 150 in sizes_along(CLOUD, plan.axes["p0"], 300, 2)
+    workload = Workload(name="w", batch=1, heads=1, kv_heads=1, queries=64, keys=64, query_key_dim=8, value_dim=8)
+    assert 8 in search(CASCADE, both, workload, plan=plan).space["p0"]
+
+
+def test_loads_in_closed_form_are_those_of_every_tile():
+    form = Form(cascade=CASCADE, architecture=FPGA)
+    workload = Workload(name="w", batch=1, heads=3, kv_heads=1, queries=29, keys=53, query_key_dim=5, value_dim=7)
+    references = References(form, workload, load_cost_table(FPGA.technology))
+    for axes, sizes in list(MapSpace(form, workload, {}, Limits()).nodes())[::37]:
+        node = Node(references, axes, sizes)
+        assert np.array_equal(node.loads, node._loads_tile_by_tile())
+
+
+def test_the_space_is_counted():
+    workload = read_hugging_face_config(BERT).workload(length=1024)
+    dimensions, points = map_space(CASCADE, CLOUD, workload)
+    sizes = {each.name: each.size for each in dimensions}
+    homes, bindings, pipelines = (sizes[k] for k in ("homes of the inputs", "binding and homes of tiles", "pipeline"))
+    assert points == sizes["axes, m0, p0 and p1 together"] * homes * bindings * pipelines
+    # Stirling numbers of the second kind: 12 Einsums in k stages, the first in the first, in (k - 1)! orders.
+    assert pipelines == 1 + 2047 + 86526 * 2 + 611501 * 6
+    assert all(each.size <= each.unconstrained for each in dimensions)
+    assert search(CASCADE, CLOUD, workload).points_considered == points
+
+
+def test_a_budget_ends_the_search_with_a_proven_gap():
+    workload = read_hugging_face_config(BERT).workload(length=100)
+    found = search(CASCADE, FPGA, workload, limits=Limits(points=1))
+    assert found.points_priced + found.points_illegal <= 2
+    assert not found.optimal
+    assert 0 < found.proven_bound < found.value
+    more = search(CASCADE, FPGA, workload, limits=Limits(points=40))
+    assert more.value <= found.value
+    assert more.value >= found.proven_bound
+
+
+def test_an_interrupt_returns_the_best_so_far():
+    calls = []
+
+    def interrupt(progress):
+        calls.append(progress)
+        raise KeyboardInterrupt
+
+    workload = read_hugging_face_config(BERT).workload(length=100)
+    found = search(CASCADE, FPGA, workload, limits=Limits(interruptible=True), watch=interrupt)
+    assert len(calls) == 1
+    assert not found.optimal
+    with pytest.raises(KeyboardInterrupt):
+        search(CASCADE, FPGA, workload, watch=interrupt)
+
+
+def test_the_command_feeds_a_schedule_back_in(einrtl, tmp_path):
+    saved, again = tmp_path / "schedule.yaml", tmp_path / "again.yaml"
+    run = einrtl("map", BERT, "--length", "512", "--cascade", "attention-3pass", "--save", saved, "--json")
+    assert run.code == 0
+    cycles = json.loads(run.out)["latency_cycles"]
+    back = einrtl("map", BERT, "--length", "512", "--plan", saved, "--save", again, "--json")
+    assert json.loads(back.out)["latency_cycles"] == cycles
+    priced = einrtl("price", saved, BERT, "--length", "512", "--json")
+    assert json.loads(priced.out)["latency_cycles"] == cycles
+    assert spec.load(Schedule, again).plan == spec.load(Schedule, saved).plan
+
+
+def test_the_command_prints_space_and_front(einrtl):
+    space = einrtl("map", BERT, "--length", "512", "--space", "--json")
+    assert json.loads(space.out)["points"] > 1e12
+    shown = einrtl("map", BERT, "--length", "512", "--pareto", "--tile", "m0=512", "--tile", "p0=256", "--points", "5")
+    assert shown.code == 0
+    assert "Pareto front" in shown.out

@@ -287,6 +287,11 @@ class Cascade:
         return tuple(dict.fromkeys(einsum.name for einsum in self.einsums if einsum.name not in read))
 
     @cached_property
+    def index_relations(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """How indices tie the sizes of ranks together, as ``rank_sizes.index_relations`` finds it."""
+        return rank_sizes.index_relations(self)
+
+    @cached_property
     def tensors(self) -> Mapping[str, Tensor]:
         """Every tensor by name: inputs, then written ones in order."""
         written = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +15,7 @@ from accel.expression import Condition, size_symbol
 if TYPE_CHECKING:
     from accel.cascade import Cascade, Einsum
 
-__all__ = ["complete", "merged_symbols", "points"]
+__all__ = ["complete", "index_relations", "merged_symbols", "points"]
 
 _CHUNK_POINTS = 1 << 22
 _COMPARE = {
@@ -51,7 +51,7 @@ def complete(cascade: Cascade, given: Mapping[str, int]) -> dict[str, int]:
         raise InputError.of(wrong)
     known = {symbol: int(value) for symbol, value in known.items()}
     known.update({symbol: value for symbol, value in defaults.items() if symbol not in known})
-    relations = _relations(cascade)
+    relations = cascade.index_relations
     derived = True
     while derived:
         derived = False
@@ -62,7 +62,7 @@ def complete(cascade: Cascade, given: Mapping[str, int]) -> dict[str, int]:
     return {symbol: known[symbol] for symbol in cascade.symbols}
 
 
-def _relations(cascade: Cascade) -> list[tuple[str, tuple[str, ...]]]:
+def index_relations(cascade: Cascade) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return (rank of a tensor, digits that index it) for each access; one digit is a plain other name."""
     found: dict[tuple[str, tuple[str, ...]], None] = {}
     for einsum in cascade.einsums:
@@ -72,7 +72,7 @@ def _relations(cascade: Cascade) -> list[tuple[str, tuple[str, ...]]]:
                 digits = (index.rank,) if index.rank is not None else index.digits
                 if digits is not None and digits != (rank,) and rank != tensor.iterative_rank:
                     found[rank, digits] = None
-    return list(found)
+    return tuple(found)
 
 
 def _derive(known: dict[str, int], rank: str, digits: tuple[str, ...]) -> bool:
@@ -110,7 +110,7 @@ def _refuse_missing(cascade: Cascade, known: Mapping[str, int], given: Mapping[s
 
 
 def _refuse_contradictions(
-    known: Mapping[str, int], relations: list[tuple[str, tuple[str, ...]]], given: Mapping[str, int]
+    known: Mapping[str, int], relations: Sequence[tuple[str, tuple[str, ...]]], given: Mapping[str, int]
 ) -> None:
     for rank, digits in relations:
         symbols = [size_symbol(digit) for digit in digits]

@@ -19,6 +19,7 @@ def read_workload(
     batch: int | None = None,
     length: int | None = None,
     queries: int | None = None,
+    window: int | None = None,
     dims: Mapping[str, int] | None = None,
 ) -> Workload:
     """Return the attention of one layer of the model in a ``config.json`` or an ``.onnx`` file.
@@ -35,6 +36,8 @@ def read_workload(
         Keys, and queries too; by default the model's own.
     queries : int, optional
         Queries where they are fewer than keys.
+    window : int, optional
+        Keys that a query sees at most, for cascades with a window.
     dims : mapping of str to int, optional
         Sizes of the named dimensions of an ONNX model.
 
@@ -49,10 +52,16 @@ def read_workload(
     if file.suffix.lower() != ".onnx":
         if dims:
             raise InputError(f"only an ONNX model has named dimensions, but {file.name} is none", hint="remove --dim")
-        return read_hugging_face_config(file).workload(batch=batch or 1, length=length, queries=queries)
+        model = read_hugging_face_config(file)
+        workload = model.workload(batch=1 if batch is None else batch, length=length, queries=queries)
+        return dataclasses.replace(workload, window=window)
     found = max(read_onnx(file, dims).workloads, key=lambda each: each.batch * each.heads * each.queries * each.keys)
     keys = found.keys if length is None else length
     own_queries = found.queries if length is None else length
     return dataclasses.replace(
-        found, batch=batch or found.batch, keys=keys, queries=own_queries if queries is None else queries
+        found,
+        batch=found.batch if batch is None else batch,
+        keys=keys,
+        queries=own_queries if queries is None else queries,
+        window=window,
     )

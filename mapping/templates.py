@@ -12,7 +12,7 @@ from accel.errors import InputError
 from accel.schedule import Group, Plan, load_template, template_names
 from mapping.bound import operators
 
-__all__ = ["find_plan", "match", "rename"]
+__all__ = ["find_plan", "fitting_plans", "match", "rename"]
 
 
 def match(reference: Cascade, cascade: Cascade) -> dict[str, str] | None:
@@ -96,14 +96,9 @@ def find_plan(cascade: Cascade, architecture: Architecture | None = None) -> Pla
     InputError
         No template fits the cascade.
     """
-    served, plans = [], []
-    for name in template_names():
-        template = load_template(name)
-        names = match(load_cascade(template.cascade), cascade)
-        if names is not None:
-            plans.append(rename(template.plan, names))
-        served.append(template.cascade)
+    plans = _plans(cascade)
     if not plans:
+        served = [load_template(name).cascade for name in template_names()]
         raise InputError(
             f"cascade {cascade.name!r} must have the structure of a schedule template to be mapped; templates are for "
             f"{', '.join(dict.fromkeys(served))}",
@@ -111,6 +106,21 @@ def find_plan(cascade: Cascade, architecture: Architecture | None = None) -> Pla
         )
     # Where none runs, the first says what the architecture lacks.
     return next((plan for plan in plans if architecture is None or _runs(cascade, architecture, plan)), plans[0])
+
+
+def fitting_plans(cascade: Cascade, architecture: Architecture) -> tuple[Plan, ...]:
+    """Return the plan of every packaged template that fits the cascade and whose operators the architecture has."""
+    return tuple(plan for plan in _plans(cascade) if _runs(cascade, architecture, plan))
+
+
+def _plans(cascade: Cascade) -> list[Plan]:
+    plans = []
+    for name in template_names():
+        template = load_template(name)
+        names = match(load_cascade(template.cascade), cascade)
+        if names is not None:
+            plans.append(rename(template.plan, names))
+    return plans
 
 
 def _runs(cascade: Cascade, architecture: Architecture, plan: Plan) -> bool:

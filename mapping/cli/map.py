@@ -16,12 +16,15 @@ from accel import spec
 from accel.arch import Architecture, load_architecture
 from accel.cascade import Cascade, cascade_names, load_cascade
 from accel.cli import console, json_option, print_json, progress, table
+from accel.cli.model import dimensions_option
 from accel.errors import InputError
 from accel.result import Result
 from accel.schedule import Plan, load_schedule, load_template
-from accel.workload import Workload, read_hugging_face_config
+from accel.workload import Workload
+from accel.workload_file import read_workload
 from mapping.search import Front, Limits, Objective, Progress, SearchResult, front, map_space, search
 from mapping.templates import match, rename
+from mapping.trace import write_trace
 
 __all__ = ["map_command", "tables"]
 
@@ -43,9 +46,11 @@ def _tile_sizes(ctx: click.Context, parameter: click.Parameter, values: tuple[st
 @click.argument("workload", type=click.Path(path_type=Path))
 @click.option("--arch", "architecture", default="fusemax-cloud", show_default=True, help="Architecture: name or .yaml.")
 @click.option("--cascade", default="attention-1pass", show_default=True, help="Cascade: name or .ein file.")
-@click.option("--batch", type=click.IntRange(min=1), default=1, show_default=True, help="Sequences.")
+@click.option("--batch", type=click.IntRange(min=1), help="Sequences.  [default: 1, or what an ONNX model says]")
 @click.option("--length", type=click.IntRange(min=1), help="Keys, and queries too.  [default: the model's own]")
 @click.option("--queries", type=click.IntRange(min=1), help="Queries where fewer than keys, such as 1 for decoding.")
+@click.option("--window", type=click.IntRange(min=1), help="Keys that a query sees, for cascades with a window W.")
+@dimensions_option
 @click.option(
     "--objective", type=click.Choice([each.value for each in Objective]), default="latency", show_default=True
 )
@@ -63,17 +68,17 @@ def _tile_sizes(ctx: click.Context, parameter: click.Parameter, values: tuple[st
 @click.option("--exact", is_flag=True, help="Leave nothing open, however long it takes.")
 @click.option("--save", type=click.Path(path_type=Path), help="Write the schedule to a .yaml file.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw one epoch of the schedule to a .png file.")
+@click.option("--trace", type=click.Path(path_type=Path), help="Write a timeline for Perfetto to a .json file.")
 @json_option
-def map_command(as_json: bool, save: Path | None, plot: Path | None, **options: Any) -> None:
+def map_command(as_json: bool, save: Path | None, plot: Path | None, trace: Path | None, **options: Any) -> None:
     """Find the best schedule of the attention of one layer.
 
-    WORKLOAD is the config.json of a Hugging Face model. Ctrl-C ends the search with the best so far and what is proved
-    about it.
+    WORKLOAD is the config.json of a Hugging Face model, or a Transformer in ONNX. Ctrl-C ends the search with the best
+    so far and what is proved about it.
     """
     request = _Request(**options)
-    for file in (save, plot):
-        if file is not None and (request.show_space or request.pareto):
-            raise click.UsageError("--save and --plot take one schedule; --space and --pareto have none or many")
+    if (save or plot or trace) is not None and (request.show_space or request.pareto):
+        raise click.UsageError("--save, --plot and --trace take one schedule; --space and --pareto have none or many")
     if request.show_space:
         _print_space(request, as_json)
         return
@@ -90,6 +95,9 @@ def map_command(as_json: bool, save: Path | None, plot: Path | None, **options: 
 
         gantt(best.result, plot)
         files.append(plot)
+    if trace is not None:
+        write_trace(best.result, trace)
+        files.append(trace)
     if as_json:
         print_json(_as_json(best, wall_time_s))
         return
@@ -114,9 +122,11 @@ class _Request:
     workload: Path
     architecture: str
     cascade: str
-    batch: int
+    batch: int | None
     length: int | None
     queries: int | None
+    window: int | None
+    dims: dict[str, int]
     objective: str
     tiles: dict[str, int]
     plan_of: Path | None
@@ -137,8 +147,14 @@ class _Request:
     @cached_property
     def sizes(self) -> Workload:
         """The workload."""
-        model = read_hugging_face_config(self.workload)
-        return model.workload(batch=self.batch, length=self.length, queries=self.queries)
+        return read_workload(
+            self.workload,
+            batch=self.batch,
+            length=self.length,
+            queries=self.queries,
+            window=self.window,
+            dims=self.dims,
+        )
 
     @cached_property
     def given(self) -> tuple[Cascade, Architecture]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,12 @@ import click
 from accel import spec
 from accel.arch import Architecture, architecture_names, load_architecture
 from accel.cascade import Cascade, cascade_names, load_cascade
+from accel.cli.model import dimensions_option
 from accel.errors import InputError
 from accel.nest import NestSchedule
 from accel.schedule import Schedule
-from accel.workload import Workload, read_hugging_face_config
+from accel.workload import Workload
+from accel.workload_file import read_workload
 from mapping.nest import NestModel
 
 __all__ = ["Options", "SavedNest", "SavedProblem", "problem_arguments", "read_problem", "read_saved", "saved_arguments"]
@@ -62,15 +64,17 @@ class Options:
     ----------
     architecture, cascade : str, optional
         Name or file; by default what the schedule names.
-    batch, length, queries
-        As for ``AttentionModel.workload``.
+    batch, length, queries, window, dims
+        As for ``read_workload``.
     """
 
     architecture: str | None = None
     cascade: str | None = None
-    batch: int = 1
+    batch: int | None = None
     length: int | None = None
     queries: int | None = None
+    window: int | None = None
+    dims: Mapping[str, int] = field(default_factory=dict)
 
     def descriptions(self, schedule: Path, saved: Schedule | NestSchedule) -> tuple[Cascade, Architecture]:
         """Return the cascade and the architecture of a saved schedule."""
@@ -88,8 +92,9 @@ class Options:
 
     def workload(self, config: Path) -> Workload:
         """Return the attention of a model."""
-        model = read_hugging_face_config(config)
-        return model.workload(batch=self.batch, length=self.length, queries=self.queries)
+        return read_workload(
+            config, batch=self.batch, length=self.length, queries=self.queries, window=self.window, dims=self.dims
+        )
 
 
 def read_problem(schedule: Path, config: Path, options: Options | None = None) -> SavedProblem:
@@ -147,11 +152,13 @@ _ARGUMENTS = (
     click.argument("config", type=click.Path(path_type=Path)),
     click.option("--arch", "architecture", help="Architecture: name or .yaml.  [default: the schedule's own]"),
     click.option("--cascade", help="Cascade: name or .ein file.  [default: the schedule's own]"),
-    click.option("--batch", type=click.IntRange(min=1), default=1, show_default=True, help="Sequences."),
+    click.option("--batch", type=click.IntRange(min=1), help="Sequences.  [default: 1, or what an ONNX model says]"),
     click.option("--length", type=click.IntRange(min=1), help="Keys, and queries too.  [default: the model's own]"),
     click.option(
         "--queries", type=click.IntRange(min=1), help="Queries where fewer than keys, such as 1 for decoding."
     ),
+    click.option("--window", type=click.IntRange(min=1), help="Keys that a query sees, for cascades with a window W."),
+    dimensions_option,
 )
 
 
@@ -173,12 +180,22 @@ def _with_arguments(command: Callable[..., None], read: Callable[..., object]) -
         config: Path,
         architecture: str | None,
         cascade: str | None,
-        batch: int,
+        batch: int | None,
         length: int | None,
         queries: int | None,
+        window: int | None,
+        dims: dict[str, int],
         **others: Any,
     ) -> None:
-        options = Options(architecture=architecture, cascade=cascade, batch=batch, length=length, queries=queries)
+        options = Options(
+            architecture=architecture,
+            cascade=cascade,
+            batch=batch,
+            length=length,
+            queries=queries,
+            window=window,
+            dims=dims,
+        )
         command(read(schedule, config, options), **others)
 
     return functools.reduce(lambda inner, argument: argument(inner), reversed(_ARGUMENTS), read_and_call)

@@ -11,6 +11,7 @@ from accel.arch import Architecture
 from accel.cascade import Cascade
 from accel.cost import CostTable, load_cost_table
 from accel.errors import InputError
+from accel.result import Result
 from accel.schedule import Plan
 from accel.workload import Workload
 from mapping.bound import bind
@@ -25,6 +26,7 @@ from mapping.search.front import FrontSearch
 from mapping.search.mapspace import Limits, MapSpace
 from mapping.search.node import Node
 from mapping.search.sizes import check_fixed
+from mapping.templates import fitting_plans
 
 __all__ = ["front", "map_space", "search"]
 
@@ -81,14 +83,15 @@ def search(
     total = space.points
     optimal = state.bound >= state.best_key[0] * (1 - ROUNDING)
     bound = state.best_key[0] if optimal else state.bound
+    result, more = (state.best, 0) if optimal else _with_templates(state, dict(tiles or {}))
     return SearchResult(
         objective=chosen,
-        result=state.best,
+        result=result,
         space=space.values(),
         points_considered=total,
         points_illegal=state.illegal,
         points_pruned=total - state.illegal - state.priced,
-        points_priced=state.priced,
+        points_priced=state.priced + more,
         floors=(_arrays_floor(state), state.floor),
         optimal=optimal,
         proven_bound=bound,
@@ -117,6 +120,25 @@ def _space(
     fixed = dict(tiles or {})
     check_fixed(form.splits, fixed)
     return MapSpace(form, workload, fixed, limits or Limits())
+
+
+def _with_templates(state: Search, tiles: Mapping[str, int]) -> tuple[Result, int]:
+    """Return the best of what a search with an open end found and of the templates, and how many more were priced.
+
+    A template is a plan of the space that somebody thought about: no search that stops early may end above it.
+    """
+    cascade, architecture, workload = state.form.cascade, state.form.architecture, state.space.workload
+    best, priced = state.best, 0
+    assert best is not None
+    for plan in fitting_plans(cascade, architecture):
+        try:
+            found = search_tiles(bind(cascade, architecture, plan), workload, state.objective, tiles, state.costs)
+        except InputError:  # no tile sizes make it legal here
+            continue
+        priced += found.points_priced
+        if state.key(found.result) < state.key(best):
+            best = found.result
+    return best, priced
 
 
 def _interleave(state: Search) -> None:

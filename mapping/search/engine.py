@@ -89,7 +89,7 @@ class Search:
         self.form, self.limits = space.form, space.limits
         self.configurations = space.configurations
         self.references = References(space.form, space.workload, costs)
-        self.floor = memory_floor(self.references.whole)
+        self.floor = memory_floor(self.references.whole, self.references.needed)
         self.memory = self.floor.cycles
         self.begin = time.monotonic()
         self.priced = self.illegal = self.ties = 0

@@ -19,7 +19,7 @@ from mapping.bound import Bound, bind, operators
 from mapping.model import count_actions
 from mapping.search.form import AXES, Form, Pipeline
 from mapping.search.pipeline import Held, ModuloProblem
-from mapping.search.sizes import whole_tiling
+from mapping.search.sizes import Needed, whole_tiling
 from mapping.tiling import TileClass, Tiling
 
 __all__ = ["Configurations", "Kept", "Node", "PointCosts", "References", "Role"]
@@ -146,6 +146,7 @@ class References:
         }
         self._bounds: dict[tuple[object, ...], Bound] = {}
         self.whole = whole_tiling(self.bound(AXES[0], 0, False), workload)
+        self.needed = Needed.of(self.whole)
         self.wholes = (self.whole.size(form.key), self.whole.size(form.row))
         self.costs = PointCosts.of(form, costs)
         self.shapes = tuple(form.architecture.arrays.values())
@@ -176,7 +177,8 @@ class References:
     def least_points(self, step: int) -> int:
         """Return the points of a step with one tile along every rank, where what runs once a tile runs least often."""
         einsum = self.whole.bound.steps[self.form.steps[step].name]
-        return self.workload.instances * self.whole.points(einsum, self.whole.full_extents)
+        points = self.whole.points(einsum, self.whole.full_extents)
+        return self.workload.instances * self.needed.least(einsum.einsum.ranks, points)
 
     def bound(self, axes: tuple[Axis, Axis], level: int, buffered: bool) -> Bound:
         """Return the plan in which each input has the home of number ``level``, or its last."""

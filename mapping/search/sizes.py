@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import product
 
 from accel.arch import Architecture
@@ -16,7 +17,7 @@ from mapping.legal import shortfalls
 from mapping.search.certificate import Floor
 from mapping.tiling import Tiling
 
-__all__ = ["Branch", "check_fixed", "floors", "group_sizes", "sizes_along", "space"]
+__all__ = ["Branch", "Needed", "check_fixed", "floors", "group_sizes", "sizes_along", "space"]
 
 _FEW_TURNS = 8
 """Multiples of an axis that is shorter than that of another array."""
@@ -132,20 +133,65 @@ def floors(bound: Bound, workload: Workload) -> tuple[Floor, ...]:
     """Return for each array and for DRAM the latency that no tile sizes of a plan can go below.
 
     An array is busy at least for its points spread evenly over all PEs, with one tile along every rank for the Einsums
-    that run once a tile. DRAM moves each input and each output at least once.
+    that run once a tile. DRAM moves each input and each output at least once. Of what filters hide only the part counts
+    that the smallest tiles do not skip.
     """
     architecture = bound.architecture
     whole = whole_tiling(bound, workload)
+    needed = Needed.of(whole)
     found = []
     for name, array in architecture.arrays.items():
         work = sum(
-            step.point_cycles * whole.points(step, whole.full_extents)
+            step.point_cycles * needed.least(step.einsum.ranks, whole.points(step, whole.full_extents))
             for step in bound.steps.values()
             if step.array == name
         )
         found.append(Floor(resource=name, cycles=workload.instances * work / array.pes))
-    found.append(memory_floor(whole))
+    found.append(memory_floor(whole, needed))
     return tuple(found)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Needed:
+    """What the filters of a cascade leave of it in the smallest tiles, whose union no larger tiles fall below.
+
+    Parameters
+    ----------
+    rank_parts, row_parts : frozenset of str
+        The rank whose tiles are skipped and the row rank, each with its parts; empty where nothing is skipped.
+    pairs, columns : Fraction
+        Share of all pairs of both ranks that run, and of the coordinates of the skipped rank that any row needs.
+    """
+
+    rank_parts: frozenset[str] = frozenset()
+    row_parts: frozenset[str] = frozenset()
+    pairs: Fraction = Fraction(1)
+    columns: Fraction = Fraction(1)
+
+    @classmethod
+    def of(cls, whole: Tiling) -> Needed:
+        """Return it for the plan and the workload of a tiling."""
+        plan, mask = whole.bound.plan, whole.bound.mask
+        if mask is None:
+            return cls()
+        ones = {part: 1 for parts in plan.splits.values() for part in parts[1:]}
+        masked = Tiling(bound=whole.bound, tiles=ones, workload=whole.workload).masked
+        if masked is None:
+            return cls()
+        parts = {rank: frozenset({rank, *plan.splits.get(rank, ())}) for rank in (mask.rank, mask.row) if rank}
+        return cls(
+            rank_parts=parts[mask.rank],
+            row_parts=parts.get(mask.row or "", frozenset()),
+            pairs=Fraction(int((masked.last - masked.first + 1).sum()), masked.rows * masked.columns),
+            columns=Fraction(int(masked.touched.sum()), masked.columns),
+        )
+
+    def least(self, ranks: Iterable[str], count: int) -> int:
+        """Return how many of ``count`` points or values over ``ranks`` are needed at least."""
+        given = set(ranks)
+        if not given & self.rank_parts:
+            return count
+        return math.floor(count * (self.pairs if given & self.row_parts else self.columns))
 
 
 def whole_tiling(bound: Bound, workload: Workload) -> Tiling:
@@ -156,12 +202,16 @@ def whole_tiling(bound: Bound, workload: Workload) -> Tiling:
     return Tiling(bound=bound, tiles=one_tile, workload=workload)
 
 
-def memory_floor(whole: Tiling) -> Floor:
-    """Return the time of DRAM for each input and each output once."""
+def memory_floor(whole: Tiling, needed: Needed) -> Floor:
+    """Return the time of DRAM for each input and each output once, of inputs what ``needed`` leaves."""
     bound = whole.bound
+
+    def values_of(tensor: str) -> int:
+        ranks = whole.tensor_ranks(tensor)
+        return needed.least(ranks, math.prod(whole.extent(rank, whole.full_extents) for rank in ranks))
+
     values = sum(
-        math.prod(whole.extent(rank, whole.full_extents) for rank in whole.tensor_ranks(tensor))
-        for tensor in (*(each.name for each in bound.cascade.inputs), *bound.cascade.outputs)
+        values_of(tensor) for tensor in (*(each.name for each in bound.cascade.inputs), *bound.cascade.outputs)
     )
     bits = whole.workload.instances * values * bound.architecture.width_bits
     return Floor(resource="dram", cycles=bound.architecture.memory_cycles(bits))

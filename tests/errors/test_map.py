@@ -27,7 +27,7 @@ def _from_the_root(monkeypatch, request):
         (("--pareto", "--template", "b"), "--pareto and --space go through all plans; leave out --plan and --template"),
         (
             ("--space", "--save", "x.yaml"),
-            "--save and --plot take one schedule; --space and --pareto have none or many",
+            "--save, --plot and --trace take one schedule; --space and --pareto have none or many",
         ),
         (("--budget", "0"), "Invalid value for '--budget': 0.0 is not in the range x>0"),
         (("--points", "0"), "Invalid value for '--points': 0 is not in the range x>=1"),

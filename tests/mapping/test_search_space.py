@@ -24,6 +24,7 @@ from mapping.search.form import Form, Pipeline
 from mapping.search.mapspace import MapSpace
 from mapping.search.node import Node, References
 from mapping.search.sizes import sizes_along
+from mapping.templates import find_plan
 from mapping.tiling import Tiling
 from sim.events import differences, execute, random_inputs
 
@@ -266,3 +267,46 @@ def test_the_command_prints_space_and_front(einrtl):
     shown = einrtl("map", BERT, "--length", "512", "--pareto", "--tile", "m0=512", "--tile", "p0=256", "--points", "5")
     assert shown.code == 0
     assert "Pareto front" in shown.out
+
+
+@pytest.mark.parametrize(
+    ("name", "queries", "keys", "window"),
+    [
+        ("attention-1pass-causal", 16, 16, None),
+        ("attention-1pass-causal", 2, 24, None),
+        ("attention-1pass-window", 16, 16, 5),
+        ("attention-1pass-window", 2, 24, 9),
+    ],
+)
+def test_with_a_mask_no_schedule_of_a_plan_goes_below_the_floors(
+    name: str, queries: int, keys: int, window: int | None
+) -> None:
+    """Every tile size priced: none is below a floor or below what the search found, and the search found the best."""
+    workload = Workload(
+        name="w",
+        batch=1,
+        heads=2,
+        kv_heads=2,
+        queries=queries,
+        keys=keys,
+        query_key_dim=4,
+        value_dim=4,
+        window=window,
+    )
+    cascade, architecture = load_cascade(name), load_architecture("fpga-8x8")
+    plan = find_plan(cascade, architecture)
+    found = search(cascade, architecture, workload, plan=plan)
+    assert found.optimal and found.lower_bound_cycles <= found.result.latency_cycles * (1 + 1e-9)
+    for tiles in itertools.product(*found.space.values()):
+        schedule = Schedule(
+            cascade=cascade.name,
+            architecture=architecture.name,
+            tiles=dict(zip(found.space, tiles, strict=True)),
+            plan=plan,
+        )
+        try:
+            result = price(cascade, architecture, schedule, workload)
+        except InputError:
+            continue
+        assert result.latency_cycles >= found.floor_cycles * (1 - 1e-9)
+        assert result.latency_cycles >= found.result.latency_cycles * (1 - 1e-9)

@@ -24,6 +24,7 @@ DISTRIBUTION = "einrtl"
 TIMEOUT_S = 20.0
 
 EXTRAS: Mapping[str, str] = {
+    "asic": "einrtl synth --asic",
     "docs": "building the documentation",
     "formal": "einrtl formal",
     "onnx": "models in ONNX",

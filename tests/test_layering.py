@@ -17,7 +17,7 @@ FORBIDDEN = {
     "sim": set(),
     "sim.golden": {"mapping", "rtl", "amaranth", "cocotb", "cocotb_tools", "cocotbext", "matplotlib"},
 }
-PROCESS_ENTRIES = {"sim/worker.py"}
+PROCESS_ENTRIES = {"rtl/synth/worker.py", "sim/worker.py"}
 """Programs of their own, which read the environment and may end their process, as a cli module may."""
 
 

@@ -19,7 +19,7 @@ from mapping.legal import problems
 from mapping.model import price_tiling
 from mapping.search.certificate import Dimension, Floor, Front, Objective, SearchResult
 from mapping.search.engine import ROUNDING, Search, Watch
-from mapping.search.fixed import nothing_fits, search_tiles
+from mapping.search.fixed import improve, nothing_fits, search_tiles
 from mapping.search.form import AXES, Form
 from mapping.search.forms import one_pass_form
 from mapping.search.front import FrontSearch
@@ -29,6 +29,9 @@ from mapping.search.sizes import check_fixed
 from mapping.templates import fitting_plans
 
 __all__ = ["front", "map_space", "search"]
+
+NEAR = 1e-3
+"""A schedule that may be beaten by no more than this is not compared with the templates."""
 
 
 def search(
@@ -83,7 +86,8 @@ def search(
     total = space.points
     optimal = state.bound >= state.best_key[0] * (1 - ROUNDING)
     bound = state.best_key[0] if optimal else state.bound
-    result, more = (state.best, 0) if optimal else _with_templates(state, dict(tiles or {}))
+    near = bound >= state.best_key[0] * (1 - NEAR)
+    result, more = (state.best, 0) if near else _with_templates(state, dict(tiles or {}))
     return SearchResult(
         objective=chosen,
         result=result,
@@ -127,17 +131,17 @@ def _with_templates(state: Search, tiles: Mapping[str, int]) -> tuple[Result, in
 
     A template is a plan of the space that somebody thought about: no search that stops early may end above it.
     """
-    cascade, architecture, workload = state.form.cascade, state.form.architecture, state.space.workload
+    cascade, architecture = state.form.cascade, state.form.architecture
     best, priced = state.best, 0
     assert best is not None
     for plan in fitting_plans(cascade, architecture):
         try:
-            found = search_tiles(bind(cascade, architecture, plan), workload, state.objective, tiles, state.costs)
-        except InputError:  # no tile sizes make it legal here
+            bound = bind(cascade, architecture, plan)
+            check_fixed(plan.splits, tiles)
+        except InputError:  # a template for other names of ranks
             continue
-        priced += found.points_priced
-        if state.key(found.result) < state.key(best):
-            best = found.result
+        best, more = improve(bound, best, state.objective, tiles, state.costs)
+        priced += more
     return best, priced
 
 

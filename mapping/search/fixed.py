@@ -17,7 +17,7 @@ from mapping.search.certificate import Objective, SearchResult
 from mapping.search.sizes import Branch, check_fixed, floors, space
 from mapping.tiling import Tiling
 
-__all__ = ["nothing_fits", "search_tiles"]
+__all__ = ["improve", "nothing_fits", "search_tiles"]
 
 
 def _compute_bound(tiling: Tiling) -> int:
@@ -108,9 +108,10 @@ class _Search:
                 self.pruned += len(branches[index].points)
                 continue
             for point in reversed(branches[index].points):
-                self._visit(self.tiling(point))
+                self.visit(self.tiling(point))
 
-    def _visit(self, tiling: Tiling) -> None:
+    def visit(self, tiling: Tiling) -> None:
+        """Price a tiling if it is legal and may be best."""
         missing = sum(each.missing for each in shortfalls(tiling))
         if missing or any(True for _ in order_problems(tiling)):
             self.illegal += 1
@@ -123,6 +124,24 @@ class _Search:
             result = price_tiling(tiling, self.costs)
             if self.best is None or self.key(result) < self.best_key:
                 self.best, self.best_key = result, self.key(result)
+
+
+def improve(
+    bound: Bound, best: Result, objective: Objective, fixed: Mapping[str, int], costs: CostTable
+) -> tuple[Result, int]:
+    """Return ``best`` or what the tile sizes of a plan have that is better, and how many schedules were priced."""
+    state = _Search(bound, best.workload, objective, costs)
+    state.best, state.best_key = best, state.key(best)
+    branches = space(bound, best.workload, fixed)
+    order = sorted((state.least(state.tiling(branch.points[-1])), index) for index, branch in enumerate(branches))
+    for least, index in order:
+        if least >= state.best_key[0]:
+            break
+        for point in reversed(branches[index].points):
+            tiling = state.tiling(point)
+            if state.least(tiling) < state.best_key[0]:
+                state.visit(tiling)
+    return state.best, state.priced
 
 
 def search_tiles(

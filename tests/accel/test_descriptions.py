@@ -14,6 +14,7 @@ from accel.activation_unit import ActivationUnit
 from accel.arch import Architecture
 from accel.configuration import Study
 from accel.cost import CostTable
+from accel.fpga import CostModel, Device
 from accel.layer import Layer
 from accel.mantissa_unit import MantissaUnit
 from accel.nest import NestSchedule
@@ -55,6 +56,8 @@ def described(cls: type) -> set[type]:
 
 
 ROOTS = (
+    CostModel,
+    Device,
     AttentionJob,
     ReorderedUnit,
     ActivationUnit,

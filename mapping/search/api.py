@@ -30,6 +30,9 @@ from mapping.templates import fitting_plans
 
 __all__ = ["front", "map_space", "search"]
 
+FEW_POINTS = 100
+"""With a budget below this the templates are not looked at, which would break it."""
+
 NEAR = 1e-3
 """A schedule that may be beaten by no more than this is not compared with the templates."""
 
@@ -86,7 +89,8 @@ def search(
     total = space.points
     optimal = state.bound >= state.best_key[0] * (1 - ROUNDING)
     bound = state.best_key[0] if optimal else state.bound
-    near = bound >= state.best_key[0] * (1 - NEAR)
+    points = space.limits.points
+    near = bound >= state.best_key[0] * (1 - NEAR) or (points is not None and points < FEW_POINTS)
     result, more = (state.best, 0) if near else _with_templates(state, dict(tiles or {}))
     return SearchResult(
         objective=chosen,

@@ -29,7 +29,8 @@ class Limits:
     turns : int
         The most turns of an array that a tile takes along one axis.
     points : int, optional
-        The most schedules to build. Without it the search ends when it is done.
+        The most schedules to build. Without it the search ends when it is done. From 100 on the tile sizes of the
+        templates are looked at besides, where much is left open.
     seconds : float, optional
         The longest time. What is found then depends on the machine, its certificate does not.
     nodes : int, optional

@@ -1,6 +1,7 @@
 """Architectures and cost tables: presets whose every number has a source, and no silent zero."""
 
 import dataclasses
+import re
 
 import pytest
 
@@ -48,7 +49,7 @@ def test_a_packaged_architecture_survives_yaml(name):
 def test_a_packaged_cost_table_survives_yaml_and_says_what_it_leaves_out(name):
     table = load_cost_table(name)
     assert table.name == name
-    assert "not in it" in table.description
+    assert re.search("not in (it|them)", " ".join(table.description.split()))
     assert spec.loads(CostTable, spec.dump(table)) == table
 
 

@@ -12,6 +12,7 @@ import accel
 import sim.run_file
 from accel.activation_unit import ActivationUnit
 from accel.arch import Architecture
+from accel.attention_array import AttentionArray, Job
 from accel.configuration import Study
 from accel.cost import CostTable
 from accel.fpga import CostModel, Device
@@ -56,6 +57,8 @@ def described(cls: type) -> set[type]:
 
 
 ROOTS = (
+    AttentionArray,
+    Job,
     CostModel,
     Device,
     AttentionJob,

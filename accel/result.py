@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import TypeAdapter
 
+from accel.html_table import html_table
 from accel.json_values import from_json_values
 from accel.schedule import Schedule
 from accel.workload import Workload
@@ -75,7 +76,7 @@ class ActionCount:
     Parameters
     ----------
     unit : str
-        Where they happen: ``dram``, ``buffer`` or the name of an array.
+        Where they happen: ``dram``, ``buffer``, an inner level or the name of an array.
     component, action : str
         Their entry in the cost table.
     tensor : str
@@ -128,7 +129,8 @@ class Result:
     latency_cycles : float
         Cycles from begin to end.
     limit : str
-        What limits latency: ``dram``, the name of an array that is always busy, or ``dependencies`` where no array is.
+        What limits latency: ``dram``, a memory on chip whose ports are busy longest (``buffer`` or the name of a
+        level), the name of an array that is always busy, or ``dependencies`` where no array is.
     dram_read_bits, dram_written_bits : int
         DRAM traffic in whole words.
     buffer_size_bits : int
@@ -143,6 +145,10 @@ class Result:
         In the order of the architecture.
     actions : tuple of ActionCount
         By unit, component, action, tensor and Einsum.
+    level_occupancy_bits : mapping of str to mapping of str to int
+        Inner level to most that each tensor takes of it, in whole rows.
+    buffer_cycles : mapping of str to float
+        Memory on chip that states its ports to the cycles that they are busy: ``buffer`` or the name of a level.
     """
 
     accounting: str
@@ -165,6 +171,8 @@ class Result:
     einsums: tuple[EinsumCycles, ...]
     arrays: tuple[ArrayUse, ...]
     actions: tuple[ActionCount, ...]
+    level_occupancy_bits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    buffer_cycles: Mapping[str, float] = field(default_factory=dict)
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -209,6 +217,23 @@ class Result:
             each.count
             for each in self.actions
             if each.unit == unit and each.action == action and tensor in (None, each.tensor)
+        )
+
+    def _repr_html_(self) -> str:
+        return html_table(f"{self.schedule.cascade} on {self.schedule.architecture}", (), self.summary())
+
+    def summary(self) -> tuple[tuple[str, str], ...]:
+        """Return its main figures for people: pairs of a quantity and its value."""
+        work = self.workload
+        return (
+            ("work", f"{work.batch} x {work.heads} heads, {work.queries} queries x {work.keys} keys"),
+            ("tiles", ", ".join(f"{rank}={size}" for rank, size in self.schedule.tiles.items())),
+            ("latency", f"{self.latency_cycles:,.0f} cycles, {self.latency_s * 1e3:.4g} ms"),
+            ("limited by", self.limit),
+            *((f"array {use.array} busy", f"{use.busy:.2%} of the time") for use in self.arrays),
+            ("DRAM traffic", f"{self.traffic_bytes / 2**20:,.4g} MiB"),
+            *((f"energy of {unit}", f"{energy * 1e-9:.4g} mJ") for unit, energy in self.energy_pj_by_unit.items()),
+            ("energy", f"{self.energy_pj * 1e-9:.4g} mJ ({self.technology}, accounting {self.accounting})"),
         )
 
     def as_dict(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from accel.cascade import Cascade
 from accel.expression import Access, size_symbol
+from accel.html_table import html_table
 from mapping.dependence import Dependence, Family, State, Sweeps, order_conditions
 
 __all__ = [
@@ -192,6 +193,11 @@ class PassAnalysis:
     def einsum(self, name: str) -> EinsumPass:
         """Return where the Einsum ``name`` runs; KeyError if there is none."""
         return {each.name: each for each in self.einsums}[name]
+
+    def _repr_html_(self) -> str:
+        rows = ((each.name, each.pass_number, self.cascade.einsum(each.name)) for each in self.einsums)
+        caption = f"{self.cascade.name}: passes over {self.rank}: {self.passes}"
+        return html_table(caption, ("Einsum", "pass", "definition"), rows)
 
     def as_dict(self, sizes: Mapping[str, int] | None = None) -> dict[str, Any]:
         """Return plain data for JSON; ``sizes``, as ``Cascade.sizes`` returns them, put numbers beside formulas."""

@@ -15,12 +15,10 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Patch
 from matplotlib.path import Path as CurvePath
 
 from accel.errors import InputError
+from mapping.dot import PASS_COLOURS, dot_text
 from mapping.graph import GraphEdge, GraphNode, PassGraph
 
 __all__ = ["draw_graph"]
-
-_COLOURS = ("#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#F0E442", "#D55E00", "#0072B2")
-"""The palette of Okabe and Ito (2008), which all kinds of colour vision tell apart; a colour for each pass."""
 
 _NO_PASS = "#DDDDDD"
 _INPUT = "#FFFFFF"
@@ -43,7 +41,7 @@ def draw_graph(graph: PassGraph, path: str | Path) -> None:
     graph : PassGraph
         What ``mapping.graph.pass_graph`` returned.
     path : str or Path
-        File to write, ending in ``.svg`` or ``.png``; the same graph gives the same bytes.
+        File to write, ending in ``.svg``, ``.png`` or, for Graphviz, ``.dot``; the same graph gives the same bytes.
 
     Raises
     ------
@@ -52,10 +50,14 @@ def draw_graph(graph: PassGraph, path: str | Path) -> None:
     """
     file = Path(path)
     kind = file.suffix.lower().removeprefix(".")
-    if kind not in ("svg", "png"):
-        raise InputError(f"a graph must be drawn to a file that ends in .svg or .png, not {file}", hint="rename it")
-    figure = _figure(graph)
+    if kind not in ("svg", "png", "dot"):
+        known = ".svg, .png or .dot"
+        raise InputError(f"a graph must be drawn to a file that ends in {known}, not {file}", hint="rename it")
     try:
+        if kind == "dot":
+            file.write_text(dot_text(graph), encoding="utf-8")
+            return
+        figure = _figure(graph)
         # A fixed salt and no date make the file reproducible.
         with rc_context({"svg.hashsalt": "einrtl", "svg.fonttype": "none"}):
             figure.savefig(file, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
@@ -103,7 +105,7 @@ def _column_widths(graph: PassGraph) -> list[float]:
 def _colour(node: GraphNode) -> str:
     if node.pass_number is None:
         return _INPUT
-    return _COLOURS[(node.pass_number - 1) % len(_COLOURS)] if node.pass_number else _NO_PASS
+    return PASS_COLOURS[(node.pass_number - 1) % len(PASS_COLOURS)] if node.pass_number else _NO_PASS
 
 
 def _draw_node(axes: Any, node: GraphNode, place: tuple[float, float]) -> None:
@@ -179,7 +181,7 @@ def _draw_legend(axes: Any, graph: PassGraph) -> None:
     handles: list[Any] = []
     for number in sorted({node.pass_number for node in graph.nodes if node.pass_number}):
         handles.append(
-            Patch(facecolor=_COLOURS[(number - 1) % len(_COLOURS)], edgecolor="black", label=f"pass {number}")
+            Patch(facecolor=PASS_COLOURS[(number - 1) % len(PASS_COLOURS)], edgecolor="black", label=f"pass {number}")
         )
     if any(node.waits for node in graph.nodes):
         handles.append(Patch(facecolor="white", edgecolor="black", hatch="////", label="after its pass"))

@@ -14,6 +14,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from accel.errors import InputError
 from accel.sweep import Measure
+from mapping.sweep.export import MEASURE_LABELS
 
 __all__ = ["plot_fronts"]
 
@@ -21,16 +22,6 @@ MOST_PANELS = 12
 
 _NUMBER = FuncFormatter(lambda value, position: f"{value:,.12g}")
 """Numbers in full: 20,000 reads better than a power beside a unit."""
-
-_LABELS: Mapping[Measure, tuple[str, float]] = {
-    Measure.LATENCY_S: ("latency (ms)", 1e3),
-    Measure.LATENCY_CYCLES: ("latency (clock cycles)", 1.0),
-    Measure.ENERGY_PJ: ("energy (mJ)", 1e-9),
-    Measure.BUFFER_SIZE_BITS: ("buffer capacity (KiB)", 1 / 8192),
-    Measure.BUFFER_USED_BITS: ("buffer in use (KiB)", 1 / 8192),
-    Measure.TRAFFIC_BITS: ("DRAM traffic (MiB)", 1 / 2**23),
-    Measure.PES: ("PEs", 1.0),
-}
 
 
 def plot_fronts(
@@ -110,11 +101,11 @@ def _draw(groups: Mapping[tuple[Any, ...], list[Mapping[str, Any]]], minimise: S
 
 
 def _label(measure: Measure) -> str:
-    return _LABELS[measure][0]
+    return MEASURE_LABELS[measure][0]
 
 
 def _shown(row: Mapping[str, Any], measure: Measure) -> float:
-    return float(row[measure]) * _LABELS[measure][1]
+    return float(row[measure]) * MEASURE_LABELS[measure][1]
 
 
 def _colour_scale(rows: Sequence[Mapping[str, Any]], minimise: Sequence[Measure]) -> Any:

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from accel.numerics import FixedPoint
 from sim.golden.softmax import exact_softmax
 
-__all__ = ["Accuracy", "measure_accuracy"]
+__all__ = ["Accuracy", "error_quantiles", "measure_accuracy"]
+
+QUANTILES = 201
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,3 +77,18 @@ def measure_accuracy(
         argmax_agreement=float((best == got.max(axis=1)).mean()),
         argmax_same_place=float((got.argmax(axis=1) == exact.argmax(axis=1)).mean()),
     )
+
+
+def error_quantiles(
+    codes: NDArray[np.int64],
+    weights: Sequence[NDArray[np.int64]],
+    input_format: FixedPoint,
+    output_format: FixedPoint,
+) -> tuple[float, ...]:
+    """Return the distances of the weights from the float64 softmax at equal shares of all weights, ascending.
+
+    Parameters are those of ``measure_accuracy``; the last number is ``Accuracy.max_error``.
+    """
+    exact = exact_softmax(input_format.to_real(codes))
+    error = np.abs(output_format.to_real(np.stack(list(weights))) - exact)
+    return tuple(float(each) for each in np.quantile(error, np.linspace(0, 1, QUANTILES)))

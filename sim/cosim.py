@@ -16,14 +16,35 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from accel.errors import InputError, SimulationError
+from accel.errors import InputError, SimulationError, ToolMissingError
 from accel.softmax_unit import SoftmaxUnit
 from sim.toolchain import Toolchain
 
-__all__ = ["Observation", "Scenario", "Simulator", "simulate_softmax"]
+__all__ = ["WAVE_FORMATS", "Observation", "Scenario", "Simulator", "check_waves", "simulate_softmax"]
 
 BUILD_TIMEOUT_S = 900
 RUN_TIMEOUT_S = 900
+
+WAVE_FORMATS = ("vcd", "fst")
+"""Formats of recorded waveforms: the endings of their files."""
+
+
+def check_waves(path: Path | None) -> str | None:
+    """Return the format of a file of waveforms; None without one.
+
+    Raises
+    ------
+    InputError
+        Its ending is none of ``WAVE_FORMATS``, or its folder does not exist.
+    """
+    if path is None:
+        return None
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in WAVE_FORMATS:
+        raise InputError(f"waveforms must go to a .vcd or .fst file, not {path.name!r}", hint="rename it")
+    if not path.parent.is_dir():
+        raise InputError(f"{path} must be in a folder, but {path.parent} is none", hint="make it first")
+    return kind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,29 +115,37 @@ class Simulator:
         Folder with the compiled program.
     build_seconds : float
         How long the build took; 0 if it was found built.
+    waves : str, optional
+        One of ``WAVE_FORMATS`` if runs record waveforms.
     """
 
     toolchain: Toolchain
     top: str
     build_dir: Path
     build_seconds: float
+    waves: str | None = None
 
     @classmethod
-    def build(cls, verilog: Path, top: str, *, toolchain: Toolchain, cache: Path) -> Simulator:
+    def build(
+        cls, verilog: Path, top: str, *, toolchain: Toolchain, cache: Path, waves: str | None = None
+    ) -> Simulator:
         """Compile ``verilog``, or take the compiled simulation of the same text from ``cache``.
 
         Raises
         ------
         SimulationError
             The Verilog does not compile; the message ends with the tool's last lines.
+        ToolMissingError
+            The headers that .fst files need are not there.
         InputError
             ``cache`` cannot be written.
         """
         text = verilog.read_bytes()
-        digest = hashlib.sha256(text + top.encode() + str(toolchain.verilator_root).encode()).hexdigest()[:16]
+        kind = "\0".join((top, str(toolchain.verilator_root), waves or ""))
+        digest = hashlib.sha256(text + kind.encode()).hexdigest()[:16]
         final = cache.resolve() / digest
         if (final / top).is_file():
-            return cls(toolchain=toolchain, top=top, build_dir=final, build_seconds=0.0)
+            return cls(toolchain=toolchain, top=top, build_dir=final, build_seconds=0.0, waves=waves)
         try:
             final.parent.mkdir(parents=True, exist_ok=True)
             # Built aside and renamed: a build that was killed is never taken for a finished one.
@@ -129,8 +158,16 @@ class Simulator:
         try:
             source = folder / f"{top}.v"
             source.write_bytes(text)
-            job = {"verilog": str(source), "top": top, "build_dir": str(folder)}
-            _worker("build", job, folder, toolchain, BUILD_TIMEOUT_S)
+            job = {"verilog": str(source), "top": top, "build_dir": str(folder), "waves": waves}
+            try:
+                _worker("build", job, folder, toolchain, BUILD_TIMEOUT_S)
+            except SimulationError as error:
+                if waves == "fst" and ("lz4.h" in str(error) or "zlib.h" in str(error)):
+                    raise ToolMissingError(
+                        "waveforms in .fst need the headers of lz4 and zlib; "
+                        "install them (apt install liblz4-dev zlib1g-dev), or record a .vcd file"
+                    ) from None
+                raise
             try:
                 folder.rename(final)
             except OSError:
@@ -141,7 +178,8 @@ class Simulator:
                     ) from None
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        return cls(toolchain=toolchain, top=top, build_dir=final, build_seconds=time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        return cls(toolchain=toolchain, top=top, build_dir=final, build_seconds=seconds, waves=waves)
 
     def run(self, test_module: str, folder: Path, job: dict[str, object]) -> None:
         """Run the cocotb tests of ``test_module`` in ``folder``; they read ``job`` and write their observations there.
@@ -156,6 +194,7 @@ class Simulator:
             "build_dir": str(self.build_dir),
             "test_module": test_module,
             "test_dir": str(folder),
+            "waves": self.waves,
         }
         _worker("run", {**settings, **job}, folder, self.toolchain, RUN_TIMEOUT_S)
 
@@ -207,6 +246,7 @@ def simulate_softmax(
     unit: SoftmaxUnit,
     rows: Sequence[NDArray[np.int64]],
     scenarios: Sequence[Scenario],
+    waves: Path | None = None,
 ) -> tuple[Observation, ...]:
     """Send rows of codes through the simulated AXI4-Stream softmax, once for each scenario, with one reset in all.
 
@@ -220,6 +260,8 @@ def simulate_softmax(
         Codes of the input format.
     scenarios : sequence of Scenario
         Run in order; without a reset between them, so that state left over shows.
+    waves : Path, optional
+        File for the waveforms of all scenarios, if ``simulator`` records them.
 
     Raises
     ------
@@ -238,6 +280,8 @@ def simulate_softmax(
             "scenarios": [vars(scenario) for scenario in scenarios],
         }
         simulator.run("sim.bench.softmax_axis", folder, job)
+        if waves is not None:
+            shutil.move(folder / f"dump.{simulator.waves}", waves)
         return tuple(_observation(folder, scenario) for scenario in scenarios)
 
 

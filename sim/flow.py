@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from accel.arch import Architecture, load_architecture
 from accel.cascade import Cascade, load_cascade
 from accel.cost import CostTable, load_cost_table
@@ -19,12 +22,12 @@ from mapping.search import SearchResult, search
 from rtl.axi import AxisWrapper
 from rtl.emit import emit
 from rtl.softmax import Softmax
-from sim.accuracy import measure_accuracy
+from sim.accuracy import error_quantiles, measure_accuracy
 from sim.compare import compare
-from sim.cosim import Observation, Scenario, Simulator, simulate_softmax
+from sim.cosim import Observation, Scenario, Simulator, check_waves, simulate_softmax
 from sim.energy import price_softmax
 from sim.golden import softmax as golden
-from sim.outcome import CascadeSummary, Outcome, SimulationSpeed
+from sim.outcome import CascadeSummary, Excerpt, Outcome, SimulationSpeed
 from sim.run_file import AttentionHead, RunFile, load_head, load_run_file
 from sim.steps import OnStep, Step
 from sim.toolchain import Toolchain
@@ -36,8 +39,13 @@ KEY_RANK = "m"
 
 TOP = "softmax"
 
+EXCERPT_CYCLES = 48
+"""Of the stretch that a report shows."""
 
-def run_flow(path: Path, folder: Path, *, toolchain: Toolchain, cache: Path, on_step: OnStep) -> Outcome:
+
+def run_flow(
+    path: Path, folder: Path, *, toolchain: Toolchain, cache: Path, on_step: OnStep, waves: Path | None = None
+) -> Outcome:
     """Do everything that the run file at ``path`` asks for; the emitted files go to ``folder``.
 
     Parameters
@@ -52,6 +60,8 @@ def run_flow(path: Path, folder: Path, *, toolchain: Toolchain, cache: Path, on_
         Folder for compiled simulations.
     on_step : callable
         Told when a step begins.
+    waves : Path, optional
+        File for the waveforms of the simulation, ending in .vcd or .fst.
 
     Raises
     ------
@@ -61,6 +71,7 @@ def run_flow(path: Path, folder: Path, *, toolchain: Toolchain, cache: Path, on_
         The simulation hung or failed; a difference between hardware and prediction is no error but an outcome.
     """
     on_step(Step.READ)
+    recorded = check_waves(waves)
     inputs = _read(path)
     run, unit = inputs.run, inputs.run.softmax
     on_step(Step.SCHEDULE)
@@ -78,10 +89,10 @@ def run_flow(path: Path, folder: Path, *, toolchain: Toolchain, cache: Path, on_
     times = golden.row_times(unit, lengths, unit.latency_cycles)
 
     on_step(Step.BUILD)
-    simulator = Simulator.build(emitted.verilog, TOP, toolchain=toolchain, cache=cache)
+    simulator = Simulator.build(emitted.verilog, TOP, toolchain=toolchain, cache=cache, waves=recorded)
     on_step(Step.SIMULATE)
     started = time.perf_counter()
-    seen = simulate_softmax(simulator, unit, rows, _scenarios(run))
+    seen = simulate_softmax(simulator, unit, rows, _scenarios(run), waves)
     run_s = time.perf_counter() - started
 
     on_step(Step.COMPARE)
@@ -107,6 +118,9 @@ def run_flow(path: Path, folder: Path, *, toolchain: Toolchain, cache: Path, on_
         accuracy=measure_accuracy(inputs.head.scores, codes, free.rows, unit.input_format, unit.output_format),
         comparisons=compare(unit, lengths, expected, times, seen),
         speed=SimulationSpeed(build_s=simulator.build_seconds, run_s=run_s, cycles=_cycles(seen)),
+        architectures={each.name: each for each in inputs.architectures},
+        excerpts=tuple(_excerpt(unit, rows, each) for each in seen),
+        error_quantiles=error_quantiles(codes, free.rows, unit.input_format, unit.output_format),
     )
 
 
@@ -145,6 +159,24 @@ def _scenarios(run: RunFile) -> tuple[Scenario, ...]:
     return (
         Scenario(name="free-running", source_pause_probability=0.0, sink_pause_probability=0.0, seed=seed),
         Scenario(name="back-pressure", source_pause_probability=pause, sink_pause_probability=pause, seed=seed),
+    )
+
+
+def _excerpt(unit: SoftmaxUnit, rows: Sequence[NDArray[np.int64]], seen: Observation) -> Excerpt:
+    """Return the beats around the first output: the end of the first row going in, its first weights coming out."""
+    first = max(int(seen.out_cycles[0]) - EXCERPT_CYCLES // 2, 0)
+
+    def beats(cycles: NDArray[np.int64], codes: Sequence[NDArray[np.int64]]) -> tuple[tuple[int, str], ...]:
+        carried = [row[begin : begin + unit.lanes] for row in codes for begin in range(0, len(row), unit.lanes)]
+        near = np.flatnonzero((cycles >= first) & (cycles < first + EXCERPT_CYCLES))
+        return tuple((int(cycles[beat]), ", ".join(str(code) for code in carried[beat])) for beat in near)
+
+    return Excerpt(
+        scenario=seen.scenario.name,
+        first_cycle=first,
+        cycles=EXCERPT_CYCLES,
+        inputs=beats(seen.in_cycles, rows),
+        outputs=beats(seen.out_cycles, seen.rows),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from accel.arch import Architecture
 from accel.softmax_unit import SoftmaxUnit
 from accel.workload import AttentionModel, Workload
 from mapping.passes import PassAnalysis
@@ -14,7 +15,7 @@ from sim.accuracy import Accuracy
 from sim.compare import Comparison
 from sim.energy import ActionEnergy
 
-__all__ = ["CascadeSummary", "Outcome", "SimulationSpeed"]
+__all__ = ["CascadeSummary", "Excerpt", "Outcome", "SimulationSpeed"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +63,27 @@ class SimulationSpeed:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Excerpt:
+    """The beats that moved in a stretch of one scenario.
+
+    Parameters
+    ----------
+    scenario : str
+        Its name.
+    first_cycle, cycles : int
+        The stretch.
+    inputs, outputs : tuple of (int, str)
+        Cycle of each beat in it, and what it carried.
+    """
+
+    scenario: str
+    first_cycle: int
+    cycles: int
+    inputs: tuple[tuple[int, str], ...]
+    outputs: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Outcome:
     """Everything that one run found.
 
@@ -99,6 +121,12 @@ class Outcome:
         All of them.
     speed : SimulationSpeed
         Of the simulation.
+    architectures : mapping of str to Architecture
+        Those of ``schedules``.
+    excerpts : tuple of Excerpt
+        Beats around the first output of each scenario.
+    error_quantiles : tuple of float
+        Distances of the weights from float64, at equal shares of all weights, ascending.
     """
 
     name: str
@@ -119,6 +147,9 @@ class Outcome:
     accuracy: Accuracy
     comparisons: tuple[Comparison, ...]
     speed: SimulationSpeed
+    architectures: Mapping[str, Architecture]
+    excerpts: tuple[Excerpt, ...]
+    error_quantiles: tuple[float, ...]
 
     @property
     def holds(self) -> bool:
@@ -162,6 +193,7 @@ class Outcome:
                 "energy_pj": self.energy_pj,
                 "actions": [asdict(each) for each in self.energy],
                 "accuracy": asdict(self.accuracy) | {"max_error_bound": self.unit.max_error},
+                "error_quantiles": list(self.error_quantiles),
                 "sidecar": dict(self.sidecar),
             },
             "comparisons": [asdict(each) for each in self.comparisons],

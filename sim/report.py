@@ -1,4 +1,4 @@
-"""Writes the report folder of a run: pictures, schedules, ``result.json`` and ``report.md``."""
+"""Writes the report folder of a run: pictures, schedules, ``result.json``, ``report.html`` and ``report.md``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from accel import spec
 from mapping.plot import gantt
 from sim.folder import MARKER
 from sim.outcome import Outcome
+from sim.run_page import run_page
 from sim.summary import SummaryTable, summary_tables
 
 __all__ = ["write_report"]
@@ -35,6 +36,7 @@ def write_report(outcome: Outcome, folder: Path, command: str) -> None:
     (folder / MARKER).write_text(
         json.dumps({"command": command, **outcome.as_dict()}, indent=2, allow_nan=False) + "\n", encoding="utf-8"
     )
+    (folder / "report.html").write_text(run_page(outcome, command), encoding="utf-8")
     (folder / "report.md").write_text(_markdown(outcome, pictures, command), encoding="utf-8")
 
 
@@ -65,6 +67,7 @@ def _markdown(outcome: Outcome, pictures: list[tuple[str, str]], command: str) -
         "\n".join(
             (
                 "- `softmax.v`: the unit with AXI4-Stream ports; `softmax.json`: its ports, latency, formats, widths",
+                "- `report.html`: this page with charts, in one file that opens without a network",
                 "- `result.json`: every number of this page and more",
                 "- `schedule*.yaml`: the schedules; `schedule*.png`: one epoch of each",
             )

@@ -36,9 +36,11 @@ def _main(step: str, path: Path) -> None:
         runner.build(
             sources=[job["verilog"]],
             hdl_toplevel=job["top"],
-            build_args=["-O3"],
+            # Signals that cocotb may read are kept whole, so that parts of a word seem to depend on each other.
+            build_args=["-O3", "-Wno-UNOPTFLAT", *(["--trace-fst"] if job["waves"] == "fst" else [])],
             build_dir=job["build_dir"],
             timescale=("1ns", "1ps"),
+            waves=job["waves"] is not None,
         )
     else:
         runner.test(
@@ -49,6 +51,7 @@ def _main(step: str, path: Path) -> None:
             test_dir=job["test_dir"],
             plusargs=[f"+einrtl_job={path}"],
             timescale=("1ns", "1ps"),
+            waves=job["waves"] is not None,
         )
 
 

@@ -31,7 +31,7 @@ __all__ = ["passes"]
     help="Size of a rank or tile, such as M=4096; repeat it, or join several by commas. Then numbers replace formulas.",
 )
 @click.option(
-    "--graph", "graph_file", metavar="FILE", help="Draw the dependency graph, coloured by pass (.svg or .png)."
+    "--graph", "graph_file", metavar="FILE", help="Draw the dependency graph, coloured by pass (.svg, .png or .dot)."
 )
 @click.option("--traffic", "show_traffic", is_flag=True, help="Show the traffic to memory as a function of the buffer.")
 @json_option

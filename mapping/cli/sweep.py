@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +20,7 @@ from accel.cli import console, json_option, print_json, table
 from accel.errors import InputError
 from accel.sweep import Measure, SweepFile
 from mapping.sweep.export import WORKLOAD, mark_fronts, write_csv, write_parquet
+from mapping.sweep.page import sweep_page
 from mapping.sweep.plan import SweepPlan, load_plan
 from mapping.sweep.run import Progress, run_sweep
 from mapping.sweep.runners import DaskRunner, InProcessRunner, ProcessRunner
@@ -38,6 +41,11 @@ MOST_SHOWN = 20
 @click.option("--show", is_flag=True, help="Run nothing, show what is there.")
 @click.option("--csv", "csv_file", type=click.Path(path_type=Path), help="Write all points to a .csv file.")
 @click.option("--parquet", "parquet_file", type=click.Path(path_type=Path), help="Write all points to a Parquet file.")
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path),
+    help="Write a page of all results to a .html file; after a run, by default beside the database.",
+)
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the fronts to a .png file.")
 @json_option
 def sweep(
@@ -49,6 +57,7 @@ def sweep(
     show: bool,
     csv_file: Path | None,
     parquet_file: Path | None,
+    report: Path | None,
     plot: Path | None,
     as_json: bool,
 ) -> None:
@@ -59,7 +68,7 @@ def sweep(
     """
     if is_database(file) and not show:
         raise InputError(f"{file} is a database of results, which can only be shown", hint="add --show")
-    _check_outputs(plot, csv_file, parquet_file)
+    _check_outputs(plot, csv_file, parquet_file, report)
     database = output or (file if is_database(file) else Path(file.with_suffix(".sqlite").name))
     plan = None if is_database(file) else load_plan(file)
     progress, wall_time_s = None, 0.0
@@ -82,11 +91,15 @@ def sweep(
         from mapping.plot_sweep import plot_fronts  # matplotlib is slow to import
 
         plot_fronts(rows, description.minimise, plot, title=f"Sweep {description.name}: {counts['done']:,} designs")
+    if report is None and not show:
+        report = database.with_suffix(".html")
+    if report is not None:
+        _write_page(report, description, rows, counts["asked"], database)
     if as_json:
         print_json(_as_json(description, database, counts, rows, schedules, progress, wall_time_s))
         return
     _print(description, database, counts, rows, progress, wall_time_s)
-    for written in (csv_file, parquet_file, plot):
+    for written in (csv_file, parquet_file, plot, report):
         if written is not None:
             console().print(f"Wrote {written}")
 
@@ -98,6 +111,17 @@ def _check_outputs(plot: Path | None, *files: Path | None) -> None:
     for file in (plot, *files):
         if file is not None and not file.parent.is_dir():
             raise InputError(f"{file} must be in a folder, but {file.parent} is none", hint="make it first")
+
+
+def _write_page(
+    report: Path, description: SweepFile, rows: Sequence[Mapping[str, Any]], asked: int, database: Path
+) -> None:
+    command = shlex.join(["einrtl", *sys.argv[1:]])
+    text = sweep_page(description.name, rows, description.minimise, asked=asked, database=database, command=command)
+    try:
+        report.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{report} must be writable: {error.strerror}", hint="check the folder") from None
 
 
 def _note(text: str) -> None:

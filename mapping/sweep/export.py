@@ -12,10 +12,21 @@ from accel.sweep import Measure
 from mapping.pareto import pareto_front
 from mapping.sweep.runners import extra_missing
 
-__all__ = ["WORKLOAD", "columns", "mark_fronts", "write_csv", "write_parquet"]
+__all__ = ["MEASURE_LABELS", "WORKLOAD", "columns", "mark_fronts", "write_csv", "write_parquet"]
 
 WORKLOAD = ("model", "batch", "queries", "keys")
 """Columns that say which workload a row is about: there is one front for each."""
+
+MEASURE_LABELS: Mapping[Measure, tuple[str, float]] = {
+    Measure.LATENCY_S: ("latency (ms)", 1e3),
+    Measure.LATENCY_CYCLES: ("latency (clock cycles)", 1.0),
+    Measure.ENERGY_PJ: ("energy (mJ)", 1e-9),
+    Measure.BUFFER_SIZE_BITS: ("buffer capacity (KiB)", 1 / 8192),
+    Measure.BUFFER_USED_BITS: ("buffer in use (KiB)", 1 / 8192),
+    Measure.TRAFFIC_BITS: ("DRAM traffic (MiB)", 1 / 2**23),
+    Measure.PES: ("PEs", 1.0),
+}
+"""Measure to its name for people with a unit, and the factor that brings it to that unit."""
 
 _FIRST = (*WORKLOAD, "cascade", "architecture", "objective")
 _RESULTS: Mapping[str, type] = {

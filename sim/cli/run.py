@@ -52,8 +52,11 @@ def _progress() -> Iterator[OnStep]:
     show_default=True,
     help="Folder of compiled simulations, which later runs use again.",
 )
+@click.option(
+    "--waves", type=click.Path(path_type=Path), help="Record the waveforms of the simulation to a .vcd or .fst file."
+)
 @json_option
-def run(file: Path, output: Path | None, build_dir: Path, as_json: bool) -> int:
+def run(file: Path, output: Path | None, build_dir: Path, waves: Path | None, as_json: bool) -> int:
     """Take FILE from cascade to verified Verilog.
 
     Counts passes, picks schedules, generates the softmax, simulates it on real scores, and compares bits, cycles and
@@ -63,11 +66,11 @@ def run(file: Path, output: Path | None, build_dir: Path, as_json: bool) -> int:
     final = output or Path("build") / file.stem
     command = shlex.join(["einrtl", *sys.argv[1:]])
     with result_folder(final) as folder, _progress() as on_step:
-        outcome = run_flow(file, folder, toolchain=toolchain, cache=build_dir, on_step=on_step)
+        outcome = run_flow(file, folder, toolchain=toolchain, cache=build_dir, on_step=on_step, waves=waves)
         on_step(Step.REPORT)
         write_report(outcome, folder, command)
     if as_json:
-        print_json(outcome.as_dict() | {"report": str(final / "report.md")})
+        print_json(outcome.as_dict() | {"report": str(final / "report.md"), "page": str(final / "report.html")})
     else:
         _show(outcome, final)
     return 0 if outcome.holds else EXIT_COMPARISON_FAILED
@@ -80,7 +83,7 @@ def _show(outcome: Outcome, final: Path) -> None:
         if each.note:
             out.print(each.note, style="dim", markup=False)
         out.print()
-    out.print(f"Report: {final / 'report.md'}", markup=False)
+    out.print(f"Report: {final / 'report.html'} and {final / 'report.md'}", markup=False)
     if outcome.holds:
         out.print("Verified: the Verilog gives the predicted bits in the predicted cycles with the predicted actions.")
     else:

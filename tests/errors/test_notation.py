@@ -1297,7 +1297,7 @@ cascade attention-3pass has no Einsum 'QKK'; did you mean 'QK'?
     ),
     "a graph in another format": (
         lambda: draw_graph(pass_graph(load_cascade("softpick"), "m"), "graph.pdf"),
-        "a graph must be drawn to a file that ends in .svg or .png, not graph.pdf; rename it\n",
+        "a graph must be drawn to a file that ends in .svg, .png or .dot, not graph.pdf; rename it\n",
     ),
     "a graph in a folder that is not there": (
         lambda: draw_graph(pass_graph(load_cascade("softmax-naive"), "m"), "/nowhere/graph.svg"),

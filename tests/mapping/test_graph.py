@@ -11,6 +11,7 @@ import pytest
 
 from accel.cascade import cascade_names, load_cascade
 from accel.zoo import load_zoo
+from mapping.dot import PASS_COLOURS
 from mapping.graph import PassGraph, pass_graph
 from mapping.passes import passes
 from mapping.plot_graph import draw_graph
@@ -77,3 +78,17 @@ def test_the_command_draws_and_says_where(einrtl: Callable[..., Any], tmp_path: 
     assert f"graph drawn to {path}" in done.out.replace("\n", "")
     assert path.read_bytes().startswith(b"\x89PNG")
     assert passes(load_cascade("softmax-3pass"), "m").passes == 3
+
+
+def test_a_graph_for_graphviz_has_every_node_and_edge_in_the_colour_of_its_pass(tmp_path: Path) -> None:
+    graph = pass_graph(load_cascade("attention-3pass"), "m")
+    path = tmp_path / "graph.dot"
+    draw_graph(graph, path)
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith('digraph "attention-3pass" {\n')
+    assert text.count("->") == len(graph.edges)
+    for node in graph.nodes:
+        colour = "" if node.pass_number is None else f'fillcolor="{PASS_COLOURS[node.pass_number - 1]}"'
+        line = next(line for line in text.splitlines() if line.startswith(f'  "{node.name}" ['))
+        assert colour in line
+    assert text.count("penwidth=2") == sum(edge.kind == "fiber" for edge in graph.edges)

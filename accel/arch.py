@@ -369,6 +369,14 @@ class Architecture:
                 missing.append(path)
         return tuple(missing)
 
+    def path(self, array: str) -> tuple[str, ...]:
+        """Return the inner levels between an array and the global buffer, the one next to the array first."""
+        return tuple(name for name, level in self.levels.items() if level.array in (None, array))[::-1]
+
+    def memory(self, unit: str) -> GlobalBuffer:
+        """Return the global buffer (``buffer``) or an inner level by its name."""
+        return self.buffer if unit == "buffer" else self.levels[unit]
+
     def seconds(self, cycles: float) -> float:
         """Return the duration of ``cycles``, s."""
         return cycles / self.clock_hz

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from accel import spec
 from accel.errors import InputError, did_you_mean
-from accel.schedule import Axis
+from accel.schedule import Axis, LevelStore
 
 __all__ = [
     "EinsumNest",
@@ -106,34 +106,6 @@ class EinsumNest:
             raise InputError(
                 "each axis must serve one rank, but one serves two", hint="leave one without", field=("axes",)
             )
-
-
-@dataclass(frozen=True, kw_only=True)
-class LevelStore:
-    """What of a tensor an inner buffer keeps.
-
-    Parameters
-    ----------
-    within : str, optional
-        The loop for one iteration of which it keeps all values that are touched; without one, for all of an instance.
-    copies : int
-        For capacity: 2 for double buffering.
-
-    Raises
-    ------
-    InputError
-        ``copies`` is below 1.
-    """
-
-    within: str | None = None
-    copies: int = 1
-
-    __pydantic_config__ = {"extra": "forbid"}
-
-    def __post_init__(self) -> None:
-        """Check the copies."""
-        if self.copies < 1:
-            raise InputError(f"copies must be at least 1, not {self.copies}", field=("copies",))
 
 
 @dataclass(frozen=True, kw_only=True)

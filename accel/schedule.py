@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ __all__ = [
     "Axis",
     "Group",
     "Level",
+    "LevelStore",
     "MaskedTiles",
     "Plan",
     "Residence",
@@ -60,6 +61,34 @@ class MaskedTiles(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
+class LevelStore:
+    """What of a tensor an inner buffer keeps.
+
+    Parameters
+    ----------
+    within : str, optional
+        The loop for one iteration of which it keeps all values that are touched; without one, for all of an instance.
+    copies : int
+        For capacity: 2 for double buffering.
+
+    Raises
+    ------
+    InputError
+        ``copies`` is below 1.
+    """
+
+    within: str | None = None
+    copies: int = 1
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        """Check the copies."""
+        if self.copies < 1:
+            raise InputError(f"copies must be at least 1, not {self.copies}", field=("copies",))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Residence:
     """Where one tensor lives and for how long.
 
@@ -72,16 +101,22 @@ class Residence:
         the loop around all others.
     copies : int
         Only in the buffer: 2 for double buffering.
+    levels : mapping of str to LevelStore
+        Only of an input in the buffer: inner buffers (``accel.arch.InnerBuffer``) that keep its tiles, so that a tile
+        is brought there once for each iteration in which it changes. Other levels on the way of a tensor between the
+        buffer and an array pass its tiles on and keep none.
 
     Raises
     ------
     InputError
-        ``within`` is missing for the buffer or given for another level, or ``copies`` is out of range.
+        ``within`` is missing for the buffer or given for another level, ``copies`` is out of range, or ``levels`` are
+        given for a tensor that is not in the buffer.
     """
 
     level: Level
     within: str | None = None
     copies: int = 1
+    levels: Mapping[str, LevelStore] = field(default_factory=dict)
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -100,6 +135,12 @@ class Residence:
             raise InputError(
                 f"copies must be 1, or more in the buffer, not {self.copies} in level {self.level.value}",
                 field=("copies",),
+            )
+        if self.levels and self.level is not Level.BUFFER:
+            raise InputError(
+                f"levels must be given for level buffer and for no other, but level is {self.level.value}",
+                hint="remove levels",
+                field=("levels",),
             )
 
 
@@ -195,12 +236,17 @@ class Plan:
             )
         self._check_einsums()
         for tensor, residence in self.residency.items():
-            if residence.within is not None and residence.within not in (INSTANCE, *self.loops):
-                raise InputError(
-                    f"within must name a loop, but {residence.within!r} is none",
-                    hint=did_you_mean(residence.within, (INSTANCE, *self.loops)),
-                    field=("residency", tensor, "within"),
-                )
+            self._check_within(residence.within, ("residency", tensor, "within"))
+            for level, kept in residence.levels.items():
+                self._check_within(kept.within, ("residency", tensor, "levels", level, "within"))
+
+    def _check_within(self, within: str | None, where: tuple[str, ...]) -> None:
+        if within is not None and within not in (INSTANCE, *self.loops):
+            raise InputError(
+                f"within must name a loop, but {within!r} is none",
+                hint=did_you_mean(within, (INSTANCE, *self.loops)),
+                field=where,
+            )
 
     def _check_splits(self) -> None:
         counts = Counter(part for parts in self.splits.values() for part in parts)

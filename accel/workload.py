@@ -122,11 +122,16 @@ class AttentionModel:
         Inner width of the feed-forward network.
     default_length : int
         Tokens where the user names no length: of an image model those of one image, otherwise the longest sequence.
+    window : int, optional
+        Keys that a query sees at most, its own position included, in layers with a sliding window; None if no layer
+        has one.
+    windowed_layers : int
+        Layers with that window; the others see all keys up to their own position.
 
     Raises
     ------
     InputError
-        A number is below 1, or the heads do not divide into groups.
+        A number is below 1, the heads do not divide into groups, or ``windowed_layers`` does not fit the window.
     """
 
     name: str
@@ -138,16 +143,26 @@ class AttentionModel:
     head_dim: int
     ffn: int
     default_length: int
+    window: int | None = None
+    windowed_layers: int = 0
 
     __pydantic_config__ = {"extra": "forbid"}
 
     def __post_init__(self) -> None:
         """Check every field."""
-        _check_positive(self, ("hidden", "layers", "heads", "kv_heads", "head_dim", "ffn", "default_length"))
+        window = () if self.window is None else ("window",)
+        _check_positive(self, ("hidden", "layers", "heads", "kv_heads", "head_dim", "ffn", "default_length", *window))
         _check_groups(self.heads, self.kv_heads)
+        least, most = (0, 0) if self.window is None else (1, self.layers)
+        if not least <= self.windowed_layers <= most:
+            raise InputError(
+                f"windowed_layers must be {f'{least} to {most}' if most else '0 without a window'}, "
+                f"not {self.windowed_layers}",
+                field=("windowed_layers",),
+            )
 
     def workload(self, *, batch: int = 1, length: int | None = None, queries: int | None = None) -> Workload:
-        """Return the attention of one layer.
+        """Return the attention of one layer, of one with a window if the model has any.
 
         Parameters
         ----------
@@ -173,6 +188,7 @@ class AttentionModel:
             keys=keys,
             query_key_dim=self.head_dim,
             value_dim=self.head_dim,
+            window=self.window,
         )
 
 
@@ -199,6 +215,41 @@ class _Config:
                 hint="take it from the model's own config.json",
             )
         return value
+
+    def truth(self, key: str, default: bool) -> bool:
+        """Return true or false; a missing or null one is ``default``."""
+        value = self.values.get(key)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise InputError(
+                f"{self.path}: {key!r} must be true or false, not {json.dumps(value)}",
+                hint="take it from the model's own config.json",
+            )
+        return value
+
+    def windows(self, pattern: Callable[[int], bool]) -> dict[str, int]:
+        """Return ``window`` and ``windowed_layers`` of a model whose layers have a window where ``pattern`` says so.
+
+        ``layer_types`` of the configuration goes before the pattern. A window that is null is none; one that is missing
+        is the library's default.
+        """
+        layers = self.integer("num_hidden_layers")
+        if "sliding_window" in self.values and self.values["sliding_window"] is None:
+            return {}
+        window = self.integer("sliding_window", _LIBRARY_WINDOW)
+        kinds = self.values.get("layer_types")
+        if kinds is None:
+            count = sum(pattern(layer) for layer in range(layers))
+        elif isinstance(kinds, list) and len(kinds) == layers and all(kind in _LAYER_TYPES for kind in kinds):
+            count = kinds.count("sliding_attention")
+        else:
+            raise InputError(
+                f"{self.path}: 'layer_types' must list {layers} times one of {', '.join(_LAYER_TYPES)}, as "
+                "'num_hidden_layers' says",
+                hint="take both from the model's own config.json",
+            )
+        return {"window": window, "windowed_layers": count} if count else {}
 
     def head_dim(self, hidden_key: str, heads_key: str) -> int:
         """Return hidden size over heads."""
@@ -265,7 +316,7 @@ def _vit(config: _Config) -> AttentionModel:
     )
 
 
-def _llama(config: _Config) -> AttentionModel:
+def _llama(config: _Config, windows: Mapping[str, int] | None = None) -> AttentionModel:
     heads = config.integer("num_attention_heads")
     given = config.values.get("head_dim") is not None
     return config.model(
@@ -276,13 +327,56 @@ def _llama(config: _Config) -> AttentionModel:
         head_dim=config.integer("head_dim") if given else config.head_dim("hidden_size", "num_attention_heads"),
         ffn=config.integer("intermediate_size"),
         default_length=config.integer("max_position_embeddings"),
+        **windows or {},
     )
+
+
+# Sliding windows. Rules and defaults are those of the configuration classes of Hugging Face transformers 4.53
+# (MistralConfig, Qwen2Config, Gemma2Config, Gemma3TextConfig); heads and dimensions must be given.
+
+_LIBRARY_WINDOW = 4096
+_LAYER_TYPES = ("full_attention", "sliding_attention")
+_QWEN2_FULL_LAYERS = 28
+_GEMMA3_PATTERN = 6
+
+
+def _mistral(config: _Config) -> AttentionModel:
+    config.integer("num_key_value_heads")
+    return _llama(config, config.windows(lambda layer: True))
+
+
+def _qwen2(config: _Config) -> AttentionModel:
+    config.integer("num_key_value_heads")
+    if not config.truth("use_sliding_window", default=False):
+        return _llama(config)
+    full = config.values.get("max_window_layers")  # the first layers see all keys; 0 is a count here
+    first = (
+        full if full == 0 and not isinstance(full, bool) else config.integer("max_window_layers", _QWEN2_FULL_LAYERS)
+    )
+    return _llama(config, config.windows(lambda layer: layer >= first))
+
+
+def _gemma2(config: _Config) -> AttentionModel:
+    config.integer("num_key_value_heads")
+    config.integer("head_dim")
+    return _llama(config, config.windows(lambda layer: layer % 2 == 0))
+
+
+def _gemma3(config: _Config) -> AttentionModel:
+    config.integer("num_key_value_heads")
+    config.integer("head_dim")
+    every = config.integer("sliding_window_pattern", _GEMMA3_PATTERN)
+    return _llama(config, config.windows(lambda layer: (layer + 1) % every != 0))
 
 
 _READERS: Mapping[str, Callable[[_Config], AttentionModel]] = {
     "bert": _bert,
+    "gemma2": _gemma2,
+    "gemma3_text": _gemma3,
     "gpt2": _gpt2,
     "llama": _llama,
+    "mistral": _mistral,
+    "qwen2": _qwen2,
     "vit": _vit,
 }
 

@@ -1,8 +1,9 @@
 """Model against execution on random schedules: ``python benchmarks/random_schedules.py --cases 2000``.
 
-Draws the cases of ``tests/sim/random_schedules.py``, every second one with filters. A case that the model takes as
-legal must execute with the model's cycles and counts, and give what the cascade evaluates to. One that it refuses
-only because a value is gone before its reader comes must fail in execution. Exits with 1 if any does not.
+Draws the cases of ``tests/sim/random_schedules.py``: every second one has filters, two of every four have inner levels,
+each as large as the model says it must be, and ports. A case that the model takes as legal must execute with the
+model's cycles and counts, and give what the cascade evaluates to. One that it refuses only because a value is gone
+before its reader comes must fail in execution. Exits with 1 if any does not.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from mapping.late import late_problems
 from mapping.model import price
 from mapping.tiling import Tiling
 from sim.events import ExecutionError, differences, execute, random_inputs
-from tests.sim.random_schedules import Case, draw
+from tests.sim.random_schedules import Case, draw, levelled
 
 TOLERANCE = 1e-9
 
@@ -76,7 +77,9 @@ def main() -> int:
         mapping.legal.late_problems = lambda tiling: iter(())  # what comes too late is drawn, too
         case = draw(random.Random(seed), masked=seed % 2 == 1)
         mapping.legal.late_problems = lateness
-        result = "no case" if case is None else outcome(case, seed)
+        if case is not None and seed % 4 >= 2:
+            case = levelled(random.Random(seed), case)
+        result = "no case" if case is None else outcome(case, seed) + (", levels" if case.architecture.levels else "")
         found[result] += 1
         if result.startswith("WRONG"):
             print(f"seed {seed}: {result}")

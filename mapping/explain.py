@@ -11,7 +11,7 @@ from accel.cascade import Cascade
 from accel.cost import CostTable, load_cost_table
 from accel.errors import InputError
 from accel.result import Result
-from accel.schedule import Axis, Schedule
+from accel.schedule import Axis, Level, LevelStore, Schedule
 from accel.workload import Workload
 from mapping.model import price
 from mapping.search import Objective, search
@@ -27,7 +27,7 @@ class Load:
     Parameters
     ----------
     resource : str
-        ``dram`` or the name of an array.
+        ``dram``, a memory on chip that states its ports, or the name of an array.
     cycles : float
         Cycles in which it works.
     part : float
@@ -73,12 +73,12 @@ class Change:
     what : str
         What is changed, such as ``1d: one column more``.
     result : Result, optional
-        The price with the tile sizes of the schedule, or with those that the change names; None if that is illegal.
+        The price with the schedule as it is, or with what the change names; None if that is illegal.
     refused : str
         Why it is illegal; empty if it is not.
     searched : Result, optional
         The price with the best tile sizes after the change, those of the schedule among them; None where the change is
-        one of tile sizes.
+        one of the schedule.
     """
 
     what: str
@@ -103,7 +103,7 @@ class Explanation:
     result : Result
         The price of the schedule as it is.
     loads : tuple of Load
-        DRAM and each array, the busiest first.
+        DRAM, each memory on chip that states its ports, and each array, the busiest first.
     slots : tuple of SlotLoad
         The slots of the epoch in order.
     changes : tuple of Change
@@ -119,11 +119,11 @@ class Explanation:
 
 @dataclass(frozen=True, kw_only=True)
 class _Variant:
-    """A change before it is priced: another architecture, or other tile sizes."""
+    """A change before it is priced: another architecture, or another schedule whose tile sizes are as they are."""
 
     what: str
     architecture: Architecture
-    tiles: Mapping[str, int] | None = None
+    schedule: Schedule | None = None
 
 
 def explain(
@@ -164,12 +164,17 @@ def explain(
     changes = [Change(what="best tile sizes", result=base, refused="", searched=best)]
     resized = (
         _Variant(what=what, architecture=machine)
-        for what, machine in machines(cascade, architecture, schedule.plan.binding, ports=False)
+        for what, machine in machines(cascade, architecture, schedule.plan.binding)
     )
-    for variant in (*resized, *_other_tiles(architecture, schedule)):
+    others = (*_other_tiles(architecture, schedule), *_kept_inputs(cascade, architecture, schedule))
+    for variant in (*resized, *others):
         changes.append(_priced(cascade, variant, schedule, workload, goal, table))
     memory = Load(resource="dram", cycles=base.memory_cycles, part=base.memory_cycles / base.latency_cycles)
-    loads = [memory, *(Load(resource=use.array, cycles=use.busy_cycles, part=use.busy) for use in base.arrays)]
+    ported = (
+        Load(resource=unit, cycles=cycles, part=cycles / base.latency_cycles)
+        for unit, cycles in base.buffer_cycles.items()
+    )
+    loads = [memory, *ported, *(Load(resource=use.array, cycles=use.busy_cycles, part=use.busy) for use in base.arrays)]
     return Explanation(
         objective=goal,
         result=base,
@@ -214,14 +219,14 @@ def _priced(
     costs: CostTable,
 ) -> Change:
     """Return a variant with its prices."""
-    changed = schedule if variant.tiles is None else dataclasses.replace(schedule, tiles=variant.tiles)
+    changed = variant.schedule or schedule
     result, refused = None, ""
     try:
         result = price(cascade, variant.architecture, changed, workload, costs)
     except InputError as error:
         refused = str(error.problems[0])
     searched = None
-    if variant.tiles is None:
+    if variant.schedule is None:
         searched = search(cascade, variant.architecture, workload, objective, plan=schedule.plan, costs=costs).result
         if result is not None and _value(result, objective) <= _value(searched, objective):
             searched = result  # the sizes that a search goes through follow the arrays, and may leave these out
@@ -238,5 +243,26 @@ def _other_tiles(architecture: Architecture, schedule: Schedule) -> Iterator[_Va
         yield _Variant(
             what=f"tile {part} = {larger} instead of {size}",
             architecture=architecture,
-            tiles={**schedule.tiles, part: larger},
+            schedule=dataclasses.replace(schedule, tiles={**schedule.tiles, part: larger}),
         )
+
+
+def _kept_inputs(cascade: Cascade, architecture: Architecture, schedule: Schedule) -> Iterator[_Variant]:
+    """Yield the schedule with each input in the buffer kept in an inner level for as long as the buffer keeps it."""
+    plan = schedule.plan
+    for name in (tensor.name for tensor in cascade.inputs):
+        residence = plan.residency[name]
+        if residence.level is not Level.BUFFER:
+            continue
+        readers = [each.name for each in cascade.einsums if any(access.tensor == name for access in each.reads)]
+        path = dict.fromkeys(level for reader in readers for level in architecture.path(plan.binding[reader]))
+        for level in path:
+            if level in residence.levels:
+                continue
+            levels = {**residence.levels, level: LevelStore(within=residence.within)}
+            homes = {**plan.residency, name: dataclasses.replace(residence, levels=levels)}
+            yield _Variant(
+                what=f"{name} kept in {level} within {residence.within}",
+                architecture=architecture,
+                schedule=dataclasses.replace(schedule, plan=dataclasses.replace(plan, residency=homes)),
+            )

@@ -75,7 +75,7 @@ def explain_nest(model: NestModel, *, instances: int, costs: CostTable | None = 
     changed = [
         (what, model.architecture if machine is None else machine, nest or model.nest)
         for what, machine, nest in (
-            *((what, each, None) for what, each in machines(model.cascade, model.architecture, binding, ports=True)),
+            *((what, each, None) for what, each in machines(model.cascade, model.architecture, binding)),
             *((what, None, each) for what, each in _other_loops(model)),
         )
     ]

@@ -11,6 +11,7 @@ from accel.errors import Problem
 from accel.expression import Access
 from accel.schedule import Level
 from mapping.bound import Bound, Step
+from mapping.inner import level_occupancy_bits, level_problems
 from mapping.late import late_problems
 from mapping.tiling import Tiling
 
@@ -24,9 +25,9 @@ class Shortfall:
     Parameters
     ----------
     memory : str
-        ``buffer`` or the name of an array.
+        ``buffer``, the name of an inner level or that of an array.
     unit : str
-        ``bits`` of the buffer, ``registers`` of a PE.
+        ``bits`` of the buffer or of a level, ``registers`` of a PE.
     needed, held : int
         What the schedule takes, and what there is for it.
     parts : mapping of str to int
@@ -47,7 +48,8 @@ class Shortfall:
     def message(self) -> str:
         """Return what must hold and what was given."""
         parts = ", ".join(f"{tensor} {size}" for tensor, size in self.parts.items())
-        what = "the buffer" if self.memory == "buffer" else f"a PE of array {self.memory!r}"
+        what = f"level {self.memory!r}" if self.unit == "bits" else f"a PE of array {self.memory!r}"
+        what = "the buffer" if self.memory == "buffer" else what
         return (
             f"{what} must hold {self.needed} {self.unit} ({parts}), but has {self.held} for them: "
             f"{self.missing} too few"
@@ -64,6 +66,10 @@ def shortfalls(tiling: Tiling) -> tuple[Shortfall, ...]:
         found.append(
             Shortfall(memory="buffer", unit="bits", needed=needed, held=architecture.buffer.size_bits, parts=occupancy)
         )
+    for level, parts in level_occupancy_bits(tiling).items():
+        needed, held = sum(parts.values()), architecture.levels[level].size_bits
+        if needed > held:
+            found.append(Shortfall(memory=level, unit="bits", needed=needed, held=held, parts=parts))
     for array, demand in tiling.register_demand.items():
         shape = architecture.arrays[array]
         held = shape.registers_per_pe - shape.working_registers
@@ -86,12 +92,17 @@ def _way_out(tiling: Tiling, memory: str) -> str:
             low, high = (low, middle) if any(each.memory == memory for each in shortfalls(trial)) else (middle, high)
         if low:
             return f"lower {part} to {low}"
-    enlarge = "enlarge the buffer" if memory == "buffer" else "raise registers_per_pe"
+    enlarge = "raise registers_per_pe"
+    if memory not in tiling.bound.architecture.arrays:
+        enlarge = "enlarge the buffer" if memory == "buffer" else f"enlarge level {memory!r}"
     return enlarge if set(tiling.tiles.values()) == {1} else f"lower several tile sizes, or {enlarge}"
 
 
 def problems(tiling: Tiling) -> list[Problem]:
     """Return everything that makes the schedule illegal; empty if it is legal."""
+    named = list(level_problems(tiling.bound))
+    if named:
+        return named
     found = [
         Problem(message=shortfall.message(), hint=_way_out(tiling, shortfall.memory))
         for shortfall in shortfalls(tiling)

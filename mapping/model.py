@@ -7,19 +7,20 @@ the FuseMax paper (arXiv 2406.10491v3, section V, and its artifact), generalised
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from accel.arch import Architecture, PipelineFill
 from accel.cascade import Cascade
 from accel.cost import CostTable, load_cost_table
 from accel.errors import InputError
-from accel.expression import Access
 from accel.result import ActionCount, ArrayUse, EinsumCycles, Result
 from accel.schedule import Level, Schedule
 from accel.workload import Workload
 from mapping.bound import Step, bind
+from mapping.inner import level_occupancy_bits, passed, read_rows, written_rows
 from mapping.legal import problems
+from mapping.levels import access_width, latency, port_cycles
 from mapping.sequence import Sequence
 from mapping.tiling import TileClass, Tiling
 
@@ -42,7 +43,7 @@ LEFT_OUT = (
     "registers of the PEs: their energy is not charged",
     "leakage, clock tree, control and links between PEs: their energy is not charged",
     "fill and drain of an array within an epoch: taken as hidden behind the other tiles in flight",
-    "bandwidth, banks and ports of the buffer: taken as sufficient",
+    "bandwidth of memories on chip that do not state their ports: taken as sufficient",
     "initial values, score scaling, comparing coordinates for masks, layer norm, bias and the layers around attention",
 )
 """What the accounting does not charge; the filling of the software pipeline is the architecture's choice."""
@@ -184,9 +185,12 @@ def price_tiling(tiling: Tiling, costs: CostTable) -> Result:
         for action in ("read", "write")
     )
     memory_cycles = architecture.memory_cycles(read_bits + written_bits)
-    overlapped = architecture.memory_overlaps_compute
-    latency = max(memory_cycles, time.compute_cycles) if overlapped else memory_cycles + time.compute_cycles
-    arrays = tuple(_use(tiling, array, einsums, latency) for array in architecture.arrays)
+    accesses: Counter[str] = Counter()
+    for each in actions:
+        accesses[each.unit] += each.count
+    buffer_cycles = port_cycles(architecture, accesses)
+    latency_cycles = latency(architecture, memory_cycles, time.compute_cycles, *buffer_cycles.values())
+    arrays = tuple(_use(tiling, array, einsums, latency_cycles) for array in architecture.arrays)
     only_tile = (tiling.iterations(bound.plan.splits[rank][-2]) == 1 for rank in bound.once_ranks)
     full = TileClass(tuple(tiling.full_extents.values()), tuple(only_tile))
     return Result(
@@ -202,12 +206,14 @@ def price_tiling(tiling: Tiling, costs: CostTable) -> Result:
         epoch_cycles=epoch_cycles(tiling, (full,) * (bound.plan.depth + 1)),
         compute_cycles=time.compute_cycles,
         memory_cycles=memory_cycles,
-        latency_cycles=latency,
-        limit=_limit(time, memory_cycles, arrays),
+        latency_cycles=latency_cycles,
+        limit=_limit(time, memory_cycles, buffer_cycles, arrays),
         dram_read_bits=read_bits,
         dram_written_bits=written_bits,
         buffer_size_bits=architecture.buffer.size_bits,
         occupancy_bits=tiling.occupancy_bits,
+        level_occupancy_bits=level_occupancy_bits(tiling),
+        buffer_cycles=buffer_cycles,
         registers={array: sum(demand.values()) for array, demand in tiling.register_demand.items()},
         einsums=einsums,
         arrays=arrays,
@@ -237,9 +243,13 @@ def _use(tiling: Tiling, array: str, einsums: tuple[EinsumCycles, ...], latency_
     )
 
 
-def _limit(time: Time, memory_cycles: float, arrays: tuple[ArrayUse, ...]) -> str:
-    if memory_cycles > time.compute_cycles:
+def _limit(time: Time, memory_cycles: float, buffer_cycles: Mapping[str, float], arrays: tuple[ArrayUse, ...]) -> str:
+    ported = max(buffer_cycles, key=lambda unit: buffer_cycles[unit], default=None)
+    on_chip = max(time.compute_cycles, *buffer_cycles.values()) if buffer_cycles else time.compute_cycles
+    if memory_cycles > on_chip:
         return "dram"
+    if ported is not None and on_chip > time.compute_cycles:
+        return ported
     busiest = max(arrays, key=lambda use: use.busy_cycles)
     return busiest.array if busiest.busy_cycles >= time.compute_cycles else "dependencies"
 
@@ -289,34 +299,11 @@ def count_actions(tiling: Tiling, tiles: Counter[TileClass], costs: CostTable) -
 def _moved(
     tiling: Tiling, costs: CostTable, unit: str, action: str, tensor: str, einsum: str | None, count: int
 ) -> ActionCount:
-    """Return ``count`` accesses of DRAM or of the buffer, each one word or row wide."""
-    architecture = tiling.bound.architecture
-    if unit == "dram":
-        component, bits = architecture.dram.component, architecture.dram.word_bits
-    else:
-        component, bits = architecture.buffer.component, architecture.buffer.row_bits
+    """Return ``count`` accesses of DRAM, of the buffer or of a level, each one word or row wide."""
+    component, bits = access_width(tiling.bound.architecture, unit)
     energy_pj = count * costs.energy_pj(component, action, bits=bits)
     return ActionCount(
         unit=unit, component=component, action=action, tensor=tensor, einsum=einsum, count=count, energy_pj=energy_pj
-    )
-
-
-def _written_rows(tiling: Tiling, step: Step, tiles: Counter[TileClass], row_bits: int) -> int:
-    """Return the rows that ``step`` makes, each tile at its own size, over all tiles for which it runs."""
-    ranks = step.einsum.output.ranks
-    return sum(
-        count * tiling.rows(ranks, tiling.extents(tile), row_bits)
-        for tile, count in tiles.items()
-        if tiling.runs(step, tile)
-    )
-
-
-def _read_rows(tiling: Tiling, step: Step, access: Access, tiles: Counter[TileClass], row_bits: int) -> int:
-    """Return the rows of one access of ``step`` over all tiles for which it is the first to read them."""
-    return sum(
-        count * tiling.rows(access.ranks, tiling.extents(tile), row_bits)
-        for tile, count in tiles.items()
-        if tiling.takes(step, access, tile)
     )
 
 
@@ -331,13 +318,13 @@ def _dram_actions(tiling: Tiling, tiles: Counter[TileClass], costs: CostTable) -
         for step in bound.steps.values():
             for access in step.reads:
                 if access.tensor == tensor:
-                    words = _read_rows(tiling, step, access, tiles, word_bits)
+                    words = read_rows(tiling, step, access, tiles, word_bits)
                     if not words:
                         continue
                     yield _moved(tiling, costs, "dram", "read", tensor, step.name, words)
     for tensor in bound.cascade.outputs:
         step = bound.steps[tensor]
-        words = _written_rows(tiling, step, tiles, word_bits)
+        words = written_rows(tiling, step, tiles, word_bits)
         in_buffer = bound.plan.residency[tensor].level is Level.BUFFER
         yield _moved(tiling, costs, "dram", "write", tensor, None if in_buffer else step.name, words)
 
@@ -350,17 +337,8 @@ def _buffer_actions(tiling: Tiling, tiles: Counter[TileClass], costs: CostTable)
         rows = tiling.workload.instances * tiling.fetched_rows(tensor, row_bits)
         yield _moved(tiling, costs, "buffer", "write", tensor, None, rows)
     for step in bound.steps.values():
-        for access in step.reads:
-            if access.tensor in in_buffer:
-                rows = _read_rows(tiling, step, access, tiles, row_bits)
-                if rows:
-                    yield _moved(tiling, costs, "buffer", "read", access.tensor, step.name, rows)
-        if step.name in in_buffer:
-            rows = _written_rows(tiling, step, tiles, row_bits)
-            yield _moved(tiling, costs, "buffer", "write", step.name, step.name, rows)
-            if bound.reduced_ranks(step):  # each tile but the first of a sum reads what the one before left
-                begun = tiling.workload.instances * tiling.made_rows(step.name, row_bits)
-                if rows > begun:
-                    yield _moved(tiling, costs, "buffer", "read", step.name, step.name, rows - begun)
-            if step.name in bound.cascade.outputs:
-                yield _moved(tiling, costs, "buffer", "read", step.name, None, rows)
+        for each in passed(tiling, step, tiles):
+            yield _moved(tiling, costs, each.unit, each.action, each.tensor, each.einsum, each.number)
+        if step.name in in_buffer and step.name in bound.cascade.outputs:
+            rows = written_rows(tiling, step, tiles, row_bits)
+            yield _moved(tiling, costs, "buffer", "read", step.name, None, rows)

@@ -20,6 +20,7 @@ from accel.errors import InputError, Problem, did_you_mean
 from accel.nest import EinsumNest, LevelStore, Nest, Overflow, Store
 from accel.schedule import Axis
 from mapping.bound import operators
+from mapping.levels import inward, outward
 from mapping.nest_walk import Band, Box, Loops, band_of, touched, turns, visited
 
 __all__ = ["Move", "NestModel"]
@@ -297,13 +298,15 @@ class NestModel:
 
     def _levels(self, name: str, tensor: str) -> list[tuple[str, LevelStore]]:
         """Return the inner levels between an Einsum's array and the store of a tensor, the innermost first."""
-        array, kept = self.nest.einsums[name].array, self.nest.tensors[tensor].levels
-        between = [
-            (level, kept[level])
-            for level, memory in self.architecture.levels.items()
-            if level in kept and memory.array in (None, array)
-        ]
-        return between[::-1]
+        kept = self.nest.tensors[tensor].levels
+        path = self.architecture.path(self.nest.einsums[name].array)
+        return [(level, kept[level]) for level in path if level in kept]
+
+    def _crossed(self, name: str, tensor: str, ranks: tuple[str, ...]) -> tuple[tuple[str, ...], list[Fraction]]:
+        """Return the levels on the way of a tensor, and the values that cross each border: the array's own first."""
+        levels = self._levels(name, tensor)
+        taken_in = (self.fetched(name, kept.within, ranks) for _, kept in levels)
+        return tuple(level for level, _ in levels), [Fraction(self.moved(name, ranks)), *map(Fraction, taken_in)]
 
     @cached_property
     def passes(self) -> Mapping[str, int]:
@@ -432,22 +435,20 @@ class NestModel:
                 yield from self._made(tensor, maker, share, move)
             first: int | None = None
             for name, ranks in self.readers(tensor):
-                stream = Fraction(self.moved(name, ranks))
-                for level, kept_in in self._levels(name, tensor):
-                    brought = Fraction(self.fetched(name, kept_in.within, ranks))
-                    yield move(level, "read", tensor, name, stream)
-                    yield move(level, "write", tensor, name, brought)
-                    stream = brought
+                path, values = self._crossed(name, tensor, ranks)
+                *inside, last = inward(path, "buffer" if kept else "dram")
+                for each in inside:
+                    yield move(each.unit, each.action, tensor, name, values[each.border])
                 if not kept:
-                    yield move("dram", "read", tensor, name, stream)
+                    yield move(last.unit, last.action, tensor, name, values[last.border])
                     continue
                 if store.store is Store.DRAM and stage_of[name] != first:
                     once = Fraction(self.fetched(name, store.within, ranks))
                     yield move("dram", "read", tensor, name, (1 - share) * once)
                     yield move("buffer", "write", tensor, name, once)
                 first = stage_of[name]
-                yield move("dram", "read", tensor, name, share * stream)
-                yield move("buffer", "read", tensor, name, stream)
+                yield move("dram", "read", tensor, name, share * values[last.border])
+                yield move(last.unit, last.action, tensor, name, values[last.border])
 
     def _made(self, tensor: str, maker: Einsum, share: Fraction, move: Callable[..., Move]) -> Iterator[Move]:
         """Yield the movements of a tensor by the Einsum that makes it, partial sums that leave the array included.
@@ -456,19 +457,12 @@ class NestModel:
         """
         store, ranks = self.nest.tensors[tensor], maker.output.ranks
         once = Fraction(self.fetched(tensor, None, ranks))
-        leaving = Fraction(self.moved(tensor, ranks))
-        for level, kept_in in self._levels(tensor, tensor):
-            drained = Fraction(self.fetched(tensor, kept_in.within, ranks))
-            yield move(level, "write", tensor, tensor, leaving)
-            yield move(level, "read", tensor, tensor, leaving - once)
-            yield move(level, "read", tensor, tensor, drained)
-            yield move(level, "write", tensor, tensor, drained - once)
-            leaving = drained
+        path, values = self._crossed(tensor, tensor, ranks)
         accumulates = store.store is Store.BUFFER or (store.staged and tensor in self.cascade.outputs)
-        unit = "buffer" if accumulates else "dram"
-        yield move(unit, "write", tensor, tensor, leaving)
-        yield move(unit, "read", tensor, tensor, leaving - once)
+        for each in outward(path, "buffer" if accumulates else "dram"):
+            crossing = values[each.border] - (once if each.again else 0)
+            yield move(each.unit, each.action, tensor, tensor, crossing)
         if store.store is Store.BUFFER:
-            yield move("dram", "write", tensor, tensor, share * leaving)
+            yield move("dram", "write", tensor, tensor, share * values[-1])
         elif accumulates:
             yield move("dram", "write", tensor, tensor, once)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
-from accel.arch import Architecture, GlobalBuffer
+from accel.arch import Architecture
 from accel.cost import CostTable, load_cost_table
 from accel.nest_result import NestAction, NestEinsum, NestResult, StageCycles
 from mapping.bound import operators
+from mapping.levels import access_width, latency, port_cycles
 from mapping.nest import Move, NestModel
 
 __all__ = ["ACCOUNTING", "LEFT_OUT", "price_nest"]
@@ -26,14 +27,6 @@ LEFT_OUT = (
 """What the accounting does not charge."""
 
 
-def _memory(architecture: Architecture, unit: str) -> tuple[str, int]:
-    """Return the component of a memory and the bits of one access."""
-    if unit == "dram":
-        return architecture.dram.component, architecture.dram.word_bits
-    memory = architecture.buffer if unit == "buffer" else architecture.levels[unit]
-    return memory.component, memory.row_bits
-
-
 def _stage(model: NestModel, index: int, moves: list[Move], cycles: dict[str, int]) -> StageCycles:
     architecture, names = model.architecture, model.nest.stages[index]
     busy = dict.fromkeys(architecture.arrays, 0)
@@ -44,21 +37,15 @@ def _stage(model: NestModel, index: int, moves: list[Move], cycles: dict[str, in
         if each.stage == index:
             values[each.unit] += each.values * architecture.width_bits
     memory = float(values["dram"]) * architecture.clock_hz / architecture.dram.bandwidth_bits_per_s
-    ported: dict[str, GlobalBuffer] = {"buffer": architecture.buffer, **architecture.levels}
-    buffers = {
-        unit: float(values[unit] / each.row_bits / each.accesses_per_cycle)
-        for unit, each in ported.items()
-        if each.accesses_per_cycle is not None
-    }
-    on_chip = max(*busy.values(), *buffers.values(), 0)
-    overlapped = architecture.memory_overlaps_compute
+    rows = {unit: bits / access_width(architecture, unit)[1] for unit, bits in values.items()}
+    buffers = port_cycles(architecture, rows)
     return StageCycles(
         einsums=names,
         traffic_bits=float(values["dram"]),
         memory_cycles=memory,
         busy_cycles=busy,
         buffer_cycles=buffers,
-        cycles=max(memory, on_chip) if overlapped else memory + on_chip,
+        cycles=latency(architecture, memory, *busy.values(), *buffers.values()),
     )
 
 
@@ -69,7 +56,7 @@ def _moved(architecture: Architecture, moves: list[Move], costs: CostTable) -> I
         key = (each.unit, each.action, each.tensor, each.einsum)
         values[key] = values.get(key, Fraction(0)) + each.values
     for (unit, action, tensor, einsum), number in values.items():
-        component, bits = _memory(architecture, unit)
+        component, bits = access_width(architecture, unit)
         count = float(number * architecture.width_bits / bits)
         energy_pj = count * costs.energy_pj(component, action, bits=bits)
         yield NestAction(

@@ -11,7 +11,7 @@ from itertools import product
 from accel.arch import ComputeArray
 from accel.errors import InputError
 from accel.expression import Access
-from accel.schedule import INSTANCE, Axis, Level, Residence
+from accel.schedule import INSTANCE, Axis, Level, LevelStore, Residence
 from accel.workload import Workload
 from mapping.bound import Bound, Step
 from mapping.excerpt import Excerpt
@@ -247,15 +247,15 @@ class Tiling:
         ranks = self.tensor_ranks(tensor)
         return sum(count * self.rows(ranks, extents, row_bits) for count, extents in self._pieces(tensor, wholes))
 
-    def outside(self, residence: Residence) -> tuple[str, ...]:
-        """Return the loops during one iteration of which a tensor in the buffer keeps what it has."""
+    def outside(self, residence: Residence | LevelStore) -> tuple[str, ...]:
+        """Return the loops during one iteration of which a tensor in a memory keeps what it has."""
         loops = self.bound.plan.loops
         return () if residence.within in (None, INSTANCE) else loops[: loops.index(residence.within) + 1]
 
-    def kept(self, residence: Residence) -> Mapping[str, int]:
-        """Return split rank to the elements along it that a tensor in the buffer keeps at a time."""
+    def kept(self, outside: tuple[str, ...]) -> Mapping[str, int]:
+        """Return split rank to the elements along it that one iteration of all loops ``outside`` covers."""
         kept = {rank: self.size(rank) for rank in self.bound.plan.splits}
-        for loop in self.outside(residence):
+        for loop in outside:
             rank = self.bound.plan.split_of[loop]
             kept[rank] = min(kept[rank], self.span(loop))
         return kept
@@ -266,9 +266,29 @@ class Tiling:
         What one iteration of its ``within`` loop touches is fetched when that iteration begins, unless the one before
         touched the same.
         """
+        readers = [set(self.bound.missing(step)) for step, _ in self.bound.readers(tensor)]
+        outside = self.outside(self.bound.plan.residency[tensor])
+        return self.brought_rows(tensor, outside, row_bits, frozenset(set.intersection(*readers)))
+
+    def brought_rows(self, tensor: str, outside: tuple[str, ...], row_bits: int, idle: frozenset[str]) -> int:
+        """Return the rows by which an input comes to a memory for one instance, tile by tile.
+
+        Parameters
+        ----------
+        tensor : str
+            The input.
+        outside : tuple of str
+            The loops for one iteration of which the memory keeps what it has (``outside``).
+        row_bits : int
+            Width of a row.
+        idle : frozenset of str
+            Split ranks over whose tiles nothing is read: it is read for the last one alone.
+        """
         plan, own = self.bound.plan, self.split_ranks(tensor)
         if self.masked is not None:
-            return masked_fetches(self, self.masked, tensor, row_bits)
+            if self.masked.mask.rank in idle:
+                return touched_rows(self, self.masked, tensor, row_bits)
+            return masked_fetches(self, self.masked, tensor, outside, row_bits)
 
         def nest(loops: tuple[str, ...], wholes: Mapping[str, int]) -> tuple[int, int]:
             """Return how many different regions follow each other, and their rows."""
@@ -277,14 +297,14 @@ class Tiling:
             rank, span = plan.split_of[loops[0]], self.span(loops[0])
             trips = -(-wholes[rank] // span)
             last = nest(loops[1:], {**wholes, rank: wholes[rank] - (trips - 1) * span})
-            if trips == 1:
+            if trips == 1 or rank in idle:
                 return last
             before = nest(loops[1:], {**wholes, rank: span})
             if rank not in own and before[0] == last[0] == 1:
                 return last
             return before[0] * (trips - 1) + last[0], before[1] * (trips - 1) + last[1]
 
-        return nest(self.outside(plan.residency[tensor]), {rank: self.size(rank) for rank in plan.splits})[1]
+        return nest(outside, {rank: self.size(rank) for rank in plan.splits})[1]
 
     def made_rows(self, tensor: str, row_bits: int) -> int:
         """Return the rows of all tiles of an Einsum's output that are made in one instance, each counted once."""
@@ -297,7 +317,7 @@ class Tiling:
         """Tensor in the buffer to the bits that it takes at most, in whole rows."""
         row_bits = self.bound.architecture.buffer.row_bits
         return {
-            tensor: residence.copies * row_bits * self.region_rows(tensor, self.kept(residence), row_bits)
+            tensor: residence.copies * row_bits * self.region_rows(tensor, self.kept(self.outside(residence)), row_bits)
             for tensor, residence in self.bound.plan.residency.items()
             if residence.level is Level.BUFFER
         }

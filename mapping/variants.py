@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
+from typing import TypeVar
 
-from accel.arch import Architecture, ComputeArray, InnerBuffer
+from accel.arch import Architecture, ComputeArray, GlobalBuffer, InnerBuffer
 from accel.cascade import Cascade
 from mapping.bound import operators
 
 __all__ = ["machines"]
 
+_Memory = TypeVar("_Memory", bound=GlobalBuffer)
+
 
 def machines(
-    cascade: Cascade, architecture: Architecture, binding: Mapping[str, str], *, ports: bool
+    cascade: Cascade, architecture: Architecture, binding: Mapping[str, str]
 ) -> Iterator[tuple[str, Architecture]]:
     """Yield what is changed, and the architecture with one more unit of each resource.
 
@@ -25,8 +28,6 @@ def machines(
         The architecture as it is.
     binding : mapping of str to str
         Einsum to its array.
-    ports : bool
-        Whether inner levels and the ports of memories count in the price.
     """
     for name, array in architecture.arrays.items():
         wider = "one column more" if array.rows > 1 else "one lane more"
@@ -41,8 +42,7 @@ def machines(
     yield from _faster(cascade, architecture, binding)
     buffer = dataclasses.replace(architecture.buffer, size_bits=2 * architecture.buffer.size_bits)
     yield "buffer: twice the size", dataclasses.replace(architecture, buffer=buffer)
-    if ports:
-        yield from _memories(architecture)
+    yield from _memories(architecture)
     bandwidth = 1.1 * architecture.dram.bandwidth_bits_per_s
     dram = dataclasses.replace(architecture.dram, bandwidth_bits_per_s=bandwidth)
     yield "dram: 10 % more bandwidth", dataclasses.replace(architecture, dram=dram)
@@ -54,17 +54,26 @@ def _with_arrays(architecture: Architecture, what: str, arrays: Mapping[str, Com
 
 
 def _memories(architecture: Architecture) -> Iterator[tuple[str, Architecture]]:
-    """Yield the architecture with a port more in each memory that states them, and with each inner level doubled."""
-    buffer = architecture.buffer
-    if buffer.ports is not None:
-        ported = dataclasses.replace(buffer, ports=buffer.ports + 1)
-        yield "buffer: one port more", dataclasses.replace(architecture, buffer=ported)
+    """Yield the architecture with a port or banks more in each memory that states ports, and with larger levels."""
+    for what, buffer in _ported(architecture.buffer):
+        yield f"buffer: {what}", dataclasses.replace(architecture, buffer=buffer)
     for name, level in architecture.levels.items():
         doubled = dataclasses.replace(level, size_bits=2 * level.size_bits)
         yield f"{name}: twice the size", _with_level(architecture, name, doubled)
-        if level.ports is not None:
-            more = dataclasses.replace(level, ports=level.ports + 1)
-            yield f"{name}: one port more", _with_level(architecture, name, more)
+        for what, changed in _ported(level):
+            yield f"{name}: {what}", _with_level(architecture, name, changed)
+
+
+def _ported(memory: _Memory) -> Iterator[tuple[str, _Memory]]:
+    """Yield a memory that states its ports with one port more, and with the next number of banks that divides it."""
+    if memory.ports is None:
+        return
+    yield "one port more", dataclasses.replace(memory, ports=memory.ports + 1)
+    rows, banks = memory.size_bits // memory.row_bits, memory.banks or 1
+    most = min(rows, 2 * banks)
+    more = next((count for count in range(banks + 1, most + 1) if rows % count == 0), None)
+    if more is not None:
+        yield f"{more} banks instead of {banks}", dataclasses.replace(memory, banks=more)
 
 
 def _with_level(architecture: Architecture, name: str, level: InnerBuffer) -> Architecture:

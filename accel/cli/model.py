@@ -66,7 +66,7 @@ def model_command(file: Path, dims: dict[str, int], as_json: bool) -> None:
 
 
 def _show_config(config: AttentionModel) -> None:
-    rows = [(name.replace("_", " "), value) for name, value in asdict(config).items()]
+    rows = [(name.replace("_", " "), "none" if value is None else value) for name, value in asdict(config).items()]
     console().print(table("Model", ("quantity", "value"), rows))
 
 

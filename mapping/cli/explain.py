@@ -9,8 +9,10 @@ import click
 
 from accel.cli import console, json_option, print_json, table
 from accel.result import Result
+from mapping.cli.level_tables import ports_text
 from mapping.cli.nest_tables import loads_text
 from mapping.cli.problem import SavedNest, SavedProblem, saved_arguments
+from mapping.cli.window import Window
 from mapping.explain import Change, Explanation, explain
 from mapping.explain_nest import NestExplanation, explain_nest
 from mapping.search import Objective
@@ -32,24 +34,30 @@ def explain_command(problem: SavedProblem | SavedNest, objective: str, as_json: 
     the change; of a nest with its own loops, ordered by latency whatever the objective.
     """
     if isinstance(problem, SavedNest):
-        _nest(explain_nest(problem.model, instances=problem.workload.instances), as_json)
+        _nest(explain_nest(problem.model, instances=problem.workload.instances), problem.window, as_json)
         return
     found = explain(problem.cascade, problem.architecture, problem.schedule, problem.workload, objective)
     if as_json:
-        print_json(_as_json(found))
+        print_json(_as_json(found) | _window(problem.window))
         return
     out = console()
     for each in _tables(found):
         out.print(each)
         out.print()
+    if problem.window is not None:
+        out.print(str(problem.window))
     out.print(_verdict(found.result))
     out.print(f"Accounting: {found.result.accounting}.")
 
 
-def _nest(found: NestExplanation, as_json: bool) -> None:
+def _window(window: Window | None) -> dict[str, Any]:
+    return {} if window is None else {"window": window.as_dict()}
+
+
+def _nest(found: NestExplanation, window: Window | None, as_json: bool) -> None:
     base = found.result
     if as_json:
-        print_json(_nest_as_json(found))
+        print_json(_nest_as_json(found) | _window(window))
         return
     out = console()
     out.print(
@@ -89,6 +97,8 @@ def _nest(found: NestExplanation, as_json: bool) -> None:
             right=(1, 2),
         )
     )
+    if window is not None:
+        out.print(str(window))
     out.print(f"Limited by {base.limit} most of the time. Accounting: {base.accounting}.")
 
 
@@ -220,6 +230,8 @@ def _verdict(result: Result) -> str:
         return (
             f"Limited by DRAM, whose transfers take {result.memory_cycles:,.0f} of {result.latency_cycles:,.0f} cycles."
         )
+    if result.limit in result.buffer_cycles:
+        return f"Limited by {ports_text(result)}, of {result.latency_cycles:,.0f} in all."
     if result.limit == "dependencies":
         return "Limited by the slots in which one array waits for another: no array and not DRAM works all the time."
     return f"Limited by array {result.limit}, which works all the time."

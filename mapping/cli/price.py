@@ -37,12 +37,17 @@ def price_command(problem: SavedProblem | SavedNest, csv_file: Path | None, as_j
     if csv_file is not None:
         write_actions_csv(result, csv_file)
     if as_json:
-        print_json(result.as_dict())
+        values = result.as_dict()
+        if problem.window is not None:
+            values["derived"]["window"] = problem.window.as_dict()
+        print_json(values)
         return
     out = console()
     for each in tables(result) if isinstance(result, Result) else nest_tables(result):
         out.print(each)
         out.print()
+    if problem.window is not None:
+        out.print(str(problem.window))
     out.print(f"Accounting: {result.accounting}. Left out:")
     for item in result.left_out:
         out.print(f"  - {item}")

@@ -19,6 +19,7 @@ from accel.nest import NestSchedule
 from accel.schedule import Schedule
 from accel.workload import Workload
 from accel.workload_file import read_workload
+from mapping.cli.window import Window, find_window
 from mapping.nest import NestModel
 
 __all__ = ["Options", "SavedNest", "SavedProblem", "problem_arguments", "read_problem", "read_saved", "saved_arguments"]
@@ -32,12 +33,15 @@ class SavedProblem:
     ----------
     cascade, architecture, schedule, workload
         As for ``mapping.model.price``.
+    window : Window, optional
+        The window that the filters of the cascade use; None if they use none.
     """
 
     cascade: Cascade
     architecture: Architecture
     schedule: Schedule
     workload: Workload
+    window: Window | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,10 +54,13 @@ class SavedNest:
         The nest, checked.
     workload : Workload
         The attention that it is for.
+    window : Window, optional
+        The window that the filters of the cascade use; None if they use none.
     """
 
     model: NestModel
     workload: Workload
+    window: Window | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,12 +146,14 @@ def read_saved(schedule: Path, config: Path, options: Options | None = None) -> 
     workload = given.workload(config)
     sizes = workload.sizes | workload.parameters
     model = NestModel(cascade=cascade, architecture=architecture, nest=saved.nest, sizes=sizes)
-    return SavedNest(model=model, workload=workload)
+    return SavedNest(model=model, workload=workload, window=find_window(cascade, workload, config, given.window))
 
 
 def _problem(schedule: Path, saved: Schedule, config: Path, options: Options) -> SavedProblem:
     cascade, architecture = options.descriptions(schedule, saved)
-    return SavedProblem(cascade=cascade, architecture=architecture, schedule=saved, workload=options.workload(config))
+    workload = options.workload(config)
+    window = find_window(cascade, workload, config, options.window)
+    return SavedProblem(cascade=cascade, architecture=architecture, schedule=saved, workload=workload, window=window)
 
 
 _ARGUMENTS = (
@@ -157,7 +166,11 @@ _ARGUMENTS = (
     click.option(
         "--queries", type=click.IntRange(min=1), help="Queries where fewer than keys, such as 1 for decoding."
     ),
-    click.option("--window", type=click.IntRange(min=1), help="Keys that a query sees, for cascades with a window W."),
+    click.option(
+        "--window",
+        type=click.IntRange(min=1),
+        help="Keys that a query sees, for cascades with a window W.  [default: the model's own, or the cascade's]",
+    ),
     dimensions_option,
 )
 

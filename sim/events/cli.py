@@ -49,9 +49,12 @@ def events_command(context: click.Context, problem: SavedProblem, seed: int, as_
             {"unit": unit, "component": component, "action": action, "tensor": tensor, "einsum": einsum, "count": count}
             for (unit, component, action, tensor, einsum), count in execution.actions.items()
         ]
-        print_json({**values, "differences": wrong, "worst_error": error})
+        window = {} if problem.window is None else {"window": problem.window.as_dict()}
+        print_json({**values, **window, "differences": wrong, "worst_error": error})
     else:
         _show(execution, wrong, error)
+        if problem.window is not None:
+            console().print(str(problem.window))
     if wrong or not error <= TOLERANCE:
         context.exit(EXIT_COMPARISON_FAILED)
 
@@ -97,6 +100,10 @@ def _show(execution: Execution, wrong: list[str], error: float) -> None:
                 ("points", f"{sum(execution.points.values()):,}"),
                 ("actions", f"{sum(execution.actions.values()):,} of {len(execution.actions)} kinds"),
                 ("buffer, most", ", ".join(f"{name} {bits}" for name, bits in execution.buffer_peak_bits.items())),
+                *(
+                    (f"level {level}, most", ", ".join(f"{name} {bits}" for name, bits in parts.items()) or "nothing")
+                    for level, parts in execution.level_peak_bits.items()
+                ),
                 ("registers, most", ", ".join(f"{name} {held}" for name, held in execution.registers_peak.items())),
                 ("largest error of an output", f"{error:.3g}"),
             ],

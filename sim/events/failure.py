@@ -22,6 +22,8 @@ class Kind(StrEnum):
     """A point is computed a second time."""
     BUFFER_FULL = "buffer full"
     """The buffer would hold more than its capacity."""
+    LEVEL_FULL = "level full"
+    """An inner level would hold more than its capacity."""
     REGISTERS_FULL = "registers full"
     """A PE would hold more values than it has registers for."""
 

@@ -16,6 +16,7 @@ from accel.schedule import Level, Schedule
 from accel.workload import Workload
 from sim.events.clock import Job, schedule_group
 from sim.events.failure import ExecutionError, Kind
+from sim.events.levels import Levels
 from sim.events.masks import passes, placed, running
 from sim.events.memory import NEVER, Buffer, Registers, Values
 from sim.events.points import IDENTITY, REDUCE, Array, compute, operators
@@ -96,6 +97,7 @@ class _Machine:
         self.counted_epochs = range(self.run * alone, len(self.tiles) + (0 if hidden else self.plan.depth))
         self.values = self._initial_values(inputs)
         self.buffer = Buffer(self.architecture, self.values)
+        self.levels = Levels(shop)
         self.registers = Registers(self.architecture)
         self.regions: dict[str, tuple[int, ...]] = {}
         self.region_numbers: dict[str, dict[tuple[int, ...], int]] = defaultdict(dict)
@@ -199,6 +201,8 @@ class _Machine:
         self._once(job)
         for access in self.shop.needs(einsum, tile):
             self._read(job, access)
+        if self._level(einsum.name) is Level.BUFFER:
+            self.levels.make(job, self.shop.values(work.makes))
         operands = {access: self.values[access.tensor].value[copy, work.reads[access]] for access in einsum.reads}
         result = compute(einsum.expression, operands, self.shop.sizes, work.grid.shape)
         outside = 0.0 if einsum.reduction is None else IDENTITY[einsum.reduction.operator]
@@ -271,7 +275,7 @@ class _Machine:
             else:
                 self._see_held(job, access)
                 if self._level(tensor) is Level.BUFFER:
-                    self._count_buffer(job.tile, "read", tensor, reader, here[1])
+                    self._count_reads(job, access, reader)
                     values.used[here] = True
             stored = tensor in self.shop.inputs or self._level(tensor) is Level.BUFFER
             if stored and not unfinished:
@@ -323,16 +327,22 @@ class _Machine:
         held = self.values[tensor].held[self._copy(tile), places]
         if not held.all():
             self._count_dram("read", tensor, None, tile, places)
-            if tile.run == self.run:
-                key = ("buffer", self.architecture.buffer.component, "write", tensor, None)
-                self.actions[key] += self.buffer.rows_of(self.shop.values(places))
+            self._count_rows("buffer", tile, "write", tensor, None, places)
             self.buffer.put(tensor, self.shop.position(tensor, tile), self._copy(tile), places, job.begin)
-        self._count_buffer(tile, "read", tensor, reader, places)
+        self._count_reads(job, access, reader)
 
-    def _count_buffer(self, tile: Tile, action: str, tensor: str, einsum: str, places: Array) -> None:
+    def _count_reads(self, job: Job, access: Access, reader: str) -> None:
+        """Count a tile's way from the buffer, or from the level that keeps it, to the array of its reader."""
+        places = job.work.reads[access]
+        for unit, action in self.levels.take_in(reader, access, job, self.shop.values(places)):
+            self._count_rows(unit, job.tile, action, access.tensor, reader, places)
+
+    def _count_rows(self, unit: str, tile: Tile, action: str, tensor: str, einsum: str | None, places: Array) -> None:
+        """Count the rows of a tile that the buffer or a level reads or writes."""
         if tile.run == self.run:
-            key = ("buffer", self.architecture.buffer.component, action, tensor, einsum)
-            self.actions[key] += self.buffer.rows_of(self.shop.values(places))
+            memory = self.architecture.buffer if unit == "buffer" else self.architecture.levels[unit]
+            bits = self.shop.values(places) * self.architecture.width_bits
+            self.actions[unit, memory.component, action, tensor, einsum] += -(-bits // memory.row_bits)
 
     def _count_dram(self, action: str, tensor: str, einsum: str | None, tile: Tile, places: Array) -> None:
         if tile.run != self.run:
@@ -352,11 +362,12 @@ class _Machine:
             copy_number = number % self.plan.residency[einsum.name].copies
             address = (copy_number, *self.shop.position(einsum.name, tile))
             self.buffer.put(einsum.name, address, self._copy(tile), job.work.makes, job.done)
-            self._count_buffer(tile, "write", einsum.name, einsum.name, job.work.makes)
+            for unit, action in self.levels.give_out(einsum.name):
+                self._count_rows(unit, tile, action, einsum.name, einsum.name, job.work.makes)
+        self.levels.end(job)
         if einsum.name in self.outputs:
-            if in_buffer and tile.run == self.run:
-                key = ("buffer", self.architecture.buffer.component, "read", einsum.name, None)
-                self.actions[key] += self.buffer.rows_of(self.shop.values(job.work.makes))
+            if in_buffer:
+                self._count_rows("buffer", tile, "read", einsum.name, None, job.work.makes)
             self._count_dram("write", einsum.name, None if in_buffer else einsum.name, tile, job.work.makes)
         if not in_buffer and not self.readers.left((einsum.name, tile.number)):
             self._let_go(einsum.name, tile.number)
@@ -424,11 +435,22 @@ class _Machine:
 
     # The end --------------------------------------------------------------------------------------------------------
 
+    def _buffer_cycles(self) -> dict[str, float]:
+        """Return the cycles for which the ports of each memory that states them are busy."""
+        found = {}
+        for unit, memory in (("buffer", self.architecture.buffer), *self.architecture.levels.items()):
+            if memory.ports is not None:
+                rows = sum(count for key, count in self.actions.items() if key[0] == unit)
+                found[unit] = rows / (memory.ports * (memory.banks or 1))
+        return found
+
     def report(self) -> Execution:
         """Return what happened in the repetition that counts."""
         architecture, copies = self.architecture, slice(self.run * self.instances, None)
         words = sum(count for key, count in self.actions.items() if key[0] == "dram")
         memory_cycles = architecture.memory_cycles(words * architecture.dram.word_bits)
+        buffer_cycles = self._buffer_cycles()
+        on_chip = max([self.cycles, *buffer_cycles.values()])
         overlapped = architecture.memory_overlaps_compute
         return Execution(
             outputs={
@@ -438,7 +460,8 @@ class _Machine:
             epochs=self.epochs,
             compute_cycles=self.cycles,
             memory_cycles=memory_cycles,
-            latency_cycles=max(memory_cycles, self.cycles) if overlapped else memory_cycles + self.cycles,
+            latency_cycles=max(memory_cycles, on_chip) if overlapped else memory_cycles + on_chip,
+            buffer_cycles=buffer_cycles,
             actions={key: count for key, count in self.actions.items() if count},
             runs=dict(self.einsum_runs),
             cycles=dict(self.einsum_cycles),
@@ -446,6 +469,10 @@ class _Machine:
             busy_cycles=self.busy,
             buffer_peak_bits={
                 name: rows * architecture.buffer.row_bits for name, rows in self.buffer.peak_rows.items()
+            },
+            level_peak_bits={
+                level: {name: number * architecture.levels[level].row_bits for name, number in rows.items()}
+                for level, rows in self.levels.peak_rows.items()
             },
             registers_peak=self.registers.peak,
             unused={

@@ -35,6 +35,10 @@ class Execution:
         Array to the cycles in which it worked.
     buffer_peak_bits : mapping of str to int
         Tensor to the most that it held of the buffer, in whole rows.
+    buffer_cycles : mapping of str to float
+        Memory on chip that states its ports to the cycles that they are busy.
+    level_peak_bits : mapping of str to mapping of str to int
+        Inner level to tensor to the most that it held there, in whole rows.
     registers_peak : mapping of str to int
         Array to the most registers that tensors held in its fullest PE.
     unused : mapping of str to int
@@ -56,6 +60,8 @@ class Execution:
     points: Mapping[str, int]
     busy_cycles: Mapping[str, int]
     buffer_peak_bits: Mapping[str, int]
+    buffer_cycles: Mapping[str, float]
+    level_peak_bits: Mapping[str, Mapping[str, int]]
     registers_peak: Mapping[str, int]
     unused: Mapping[str, int]
     unread: Mapping[str, int]
@@ -84,6 +90,7 @@ def differences(execution: Execution, result: Result) -> list[str]:
         ("compute_cycles", execution.compute_cycles, result.compute_cycles),
         ("memory_cycles", execution.memory_cycles, result.memory_cycles),
         ("latency_cycles", execution.latency_cycles, result.latency_cycles),
+        ("buffer_cycles", dict(execution.buffer_cycles), dict(result.buffer_cycles)),
     ]
     for einsum in result.einsums:
         name = einsum.einsum
@@ -101,6 +108,11 @@ def differences(execution: Execution, result: Result) -> list[str]:
     for tensor, bits in execution.buffer_peak_bits.items():
         if bits > result.occupancy_bits[tensor]:
             found.append(f"buffer for {tensor}: held {bits} bits, model reserves {result.occupancy_bits[tensor]}")
+    for level, parts in execution.level_peak_bits.items():
+        for tensor, bits in parts.items():
+            reserved = result.level_occupancy_bits[level].get(tensor, 0)
+            if bits > reserved:
+                found.append(f"level {level} for {tensor}: held {bits} bits, model reserves {reserved}")
     for array, held in execution.registers_peak.items():
         if held > result.registers[array]:
             found.append(f"registers of {array}: held {held}, model reserves {result.registers[array]}")

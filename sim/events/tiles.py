@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from accel.schedule import INSTANCE, Plan, Residence, Schedule
+from accel.schedule import INSTANCE, LevelStore, Plan, Residence, Schedule
 
 __all__ = ["Tile", "tiles_in_order"]
 
@@ -71,12 +71,12 @@ class Tile:
         place = len(trail) - 1 - steps
         return trail[place].steps[loop] + 1 if place >= 0 else 0
 
-    def region(self, plan: Plan, residence: Residence, own: tuple[str, ...]) -> tuple[int, ...]:
-        """Return where the region begins, along each of the split ranks ``own``, that a tensor in the buffer keeps.
+    def region(self, plan: Plan, store: Residence | LevelStore, own: tuple[str, ...]) -> tuple[int, ...]:
+        """Return where the region begins, along each of the split ranks ``own``, that a memory keeps of a tensor.
 
-        It is what one iteration of the residence's ``within`` loop touches.
+        It is what one iteration of the store's ``within`` loop touches.
         """
-        within = residence.within
+        within = store.within
         around = () if within in (None, INSTANCE) else plan.loops[: plan.loops.index(within) + 1]
         starts = dict.fromkeys(own, 0)
         for loop in around:

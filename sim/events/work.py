@@ -12,7 +12,7 @@ import numpy as np
 from accel.arch import Architecture
 from accel.cascade import Cascade, Einsum
 from accel.expression import Access, Index
-from accel.schedule import Schedule
+from accel.schedule import LevelStore, Schedule
 from sim.events.masks import passes
 from sim.events.points import Array, Grid, grid, operators
 from sim.events.tiles import Tile
@@ -201,20 +201,23 @@ class Shop:
             )
         return self._own_ranks[tensor]
 
-    def position(self, tensor: str, tile: Tile) -> tuple[int, ...]:
-        """Return the place of a tile of a tensor in the region that the buffer keeps, along each of its own ranks."""
+    def position(self, tensor: str, tile: Tile, store: LevelStore | None = None) -> tuple[int, ...]:
+        """Return the place of a tile of a tensor in the region that a memory keeps, along each of its own ranks.
+
+        The memory is the buffer, or an inner level of which ``store`` says what it keeps.
+        """
         plan = self.schedule.plan
         own = self.own_ranks(tensor)
-        starts = tile.region(plan, plan.residency[tensor], own)
+        starts = tile.region(plan, store or plan.residency[tensor], own)
         return tuple(
             (tile.begin[rank] - start) // self.schedule.tiles[plan.splits[rank][-1]]
             for rank, start in zip(own, starts, strict=True)
         )
 
-    def region(self, tensor: str, tile: Tile) -> tuple[int, ...]:
-        """Return which region of a tensor the tile lies in."""
+    def region(self, tensor: str, tile: Tile, store: LevelStore | None = None) -> tuple[int, ...]:
+        """Return which region of a tensor the tile lies in, of those that the buffer or a level keeps at a time."""
         plan = self.schedule.plan
-        starts = tile.region(plan, plan.residency[tensor], self.own_ranks(tensor))
+        starts = tile.region(plan, store or plan.residency[tensor], self.own_ranks(tensor))
         return (tile.run, tile.instance, *starts)
 
     def values(self, places: Array) -> int:

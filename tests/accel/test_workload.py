@@ -21,6 +21,7 @@ def _from_the_root(monkeypatch, request):
         ("gpt2", 768, 12, 12, 12, 64, 3072, 1024),
         ("vit-base-patch16-224", 768, 12, 12, 12, 64, 3072, 197),
         ("Meta-Llama-3-8B", 4096, 32, 32, 8, 128, 14336, 8192),
+        ("Mistral-7B-v0.1", 4096, 32, 32, 8, 128, 14336, 32768),
     ],
 )
 def test_the_shipped_models_have_their_public_shapes(name, hidden, layers, heads, kv_heads, head_dim, ffn, length):
@@ -59,4 +60,4 @@ def test_optional_fields_have_the_defaults_of_the_library(tmp_path):
 
 
 def test_the_known_model_types_are_listed():
-    assert model_types() == ("bert", "gpt2", "llama", "vit")
+    assert model_types() == ("bert", "gemma2", "gemma3_text", "gpt2", "llama", "mistral", "qwen2", "vit")

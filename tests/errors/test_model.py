@@ -383,7 +383,7 @@ FILES = {
         Schedule,
         Schedule(cascade="c", architecture="a", tiles={"m0": 1, "p0": 1, "p1": 1}, plan=PLAN),
         ("level: stream", "level: air"),
-        "file.yaml:108:7: 'plan.residency.LM.level' must be one of buffer, registers, stream, not 'air'",
+        "file.yaml:119:7: 'plan.residency.LM.level' must be one of buffer, registers, stream, not 'air'",
     ),
 }
 
@@ -414,14 +414,16 @@ CONFIGS = {
     "unknown model type": (
         json.dumps({**BERT, "model_type": "mamba"}),
         (
-            "config.json: 'model_type' must be one of bert, gpt2, llama, vit, but is \"mamba\"; other models can be"
+            "config.json: 'model_type' must be one of bert, gemma2, gemma3_text, gpt2, llama, mistral, qwen2, vit, "
+            'but is "mamba"; other models can be'
             " described by one of these types if their attention has the same shape"
         ),
     ),
     "no model type": (
         json.dumps(without("model_type")),
         (
-            "config.json: 'model_type' must be one of bert, gpt2, llama, vit, but is missing; other models can be"
+            "config.json: 'model_type' must be one of bert, gemma2, gemma3_text, gpt2, llama, mistral, qwen2, vit, "
+            "but is missing; other models can be"
             " described by one of these types if their attention has the same shape"
         ),
     ),

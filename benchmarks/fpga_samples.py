@@ -1,6 +1,7 @@
 """Makes the samples and the model of ``accel.fpga``: ``python benchmarks/fpga_samples.py --target ecp5``.
 
-Synthesises every line of ``fpga_samples.txt`` (what did not change comes from the cache), writes
+Synthesises every line of ``fpga_samples_TARGET.txt``, or of ``fpga_samples.txt`` if there is none (what did not
+change comes from the cache), writes
 ``accel/data/fpga/TARGET.csv`` and ``TARGET.yaml``, and prints the errors of the model: on its samples, each predicted
 from all others, and on designs that it never saw.
 """
@@ -31,7 +32,9 @@ def main() -> None:
     if chosen.fit_only:
         samples = read_samples(csv.read_text(encoding="utf-8"), csv.name)
     else:
-        listed = Path(__file__).with_suffix(".txt")
+        listed = Path(__file__).with_name(f"fpga_samples_{chosen.target}.txt")
+        if not listed.exists():
+            listed = Path(__file__).with_suffix(".txt")
         requests = read_requests(listed.read_text(encoding="utf-8"), listed.name)
         started = time.perf_counter()
         samples = take_samples(

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from accel.errors import InputError
 from accel.presets import load_preset, preset_names
 
-__all__ = ["Device", "ExternalMemory", "device_names", "load_device"]
+__all__ = ["Device", "ExternalMemory", "Shortage", "device_names", "load_device", "shortages", "smallest_fitting"]
+
+_NAMES = {
+    "lut_count": "look-up tables",
+    "ff_count": "flip-flops",
+    "dsp_count": "multipliers",
+    "block_ram_count": "block memories",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,3 +133,41 @@ def load_device(name_or_path: str) -> Device:
         No device has the name, or the file breaks a rule.
     """
     return load_preset(Device, "device", name_or_path, what="a device")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shortage:
+    """A resource of which a design needs more than a device has.
+
+    Parameters
+    ----------
+    quantity : str
+        One of ``accel.fpga.QUANTITIES``.
+    needed, available : float
+        Counts.
+    """
+
+    quantity: str
+    needed: float
+    available: float
+
+    def __str__(self) -> str:
+        """Return it as messages tell it."""
+        excess = self.needed - self.available
+        return f"{self.needed:,.0f} of {self.available:,.0f} {_NAMES[self.quantity]} ({excess:,.0f} too many)"
+
+
+def shortages(device: Device, counts: Mapping[str, float]) -> tuple[Shortage, ...]:
+    """Return of which resources ``counts`` takes more than the device has."""
+    return tuple(
+        Shortage(quantity=name, needed=counts[name], available=available)
+        for name, available in device.budget.items()
+        if counts[name] > available
+    )
+
+
+def smallest_fitting(target: str, counts: Mapping[str, float]) -> str | None:
+    """Return the packaged device of an FPGA family with the fewest look-up tables in which ``counts`` fit, if any."""
+    devices = [load_device(name) for name in device_names()]
+    fitting = [each for each in devices if each.target == target and not shortages(each, counts)]
+    return min(fitting, key=lambda each: (each.lut_count, each.name)).name if fitting else None

@@ -90,6 +90,11 @@ def _tiles(a: float, b: float) -> float:
     return math.ceil(a / _MULTIPLIER_BITS) * math.ceil(b / _MULTIPLIER_BITS)
 
 
+def _unsigned_tiles(a: float, b: float) -> float:
+    """Return those of a product of numbers without sign: yosys makes a last piece of one bit of look-up tables."""
+    return _tiles(max(a - 1, 1), max(b - 1, 1))
+
+
 def _shifter_bits(width: float) -> float:
     """Return the two-way multiplexers of a shifter by any amount."""
     return width * math.ceil(math.log2(max(width, 2)))
@@ -107,7 +112,7 @@ def _softmax(description: Description) -> Features:
         "lane_weight_shifter_bits": lanes * _shifter_bits(2 * mantissa),
         "sum_shifter_bits": _shifter_bits(total),
         "rom_bits": float(derived["exp_rom_bits"] + derived["reciprocal_rom_bits"]),
-        "lane_multipliers": lanes * (_tiles(mantissa, mantissa) + _tiles(given, 17)),
+        "lane_multipliers": lanes * (_unsigned_tiles(mantissa, mantissa) + _tiles(given, 17)),
         **_memories(derived),
     }
 
@@ -155,8 +160,29 @@ def _norm(description: Description) -> Features:
     }
 
 
+def _reordered(description: Description) -> Features:
+    derived, parameters = description["derived"], description["parameters"]
+    slots, block, units = float(parameters["slots"]), float(parameters["block"]), float(derived["exp_units"])
+    given = float(description["input_format"]["width_bits"])
+    lanes, accumulator, score = slots * block, float(derived["accumulator_bits"]), float(derived["score_bits"])
+    word = block * given
+    buffers = (derived["key_buffer_bits"], derived["value_buffer_bits"])
+    return {
+        "one": 1.0,
+        "lane_score_bits": lanes * score,
+        "lane_shifter_bits": lanes * _shifter_bits(accumulator),
+        "slot_bits": slots * (score + float(derived["sum_bits"])),
+        "block_bits": block * accumulator,
+        "rom_bits": float(derived["exp_rom_bits"]) * units + float(derived["reciprocal_rom_bits"]),
+        "lane_multipliers": 2 * lanes * _tiles(given, given),
+        "block_multipliers": block * _tiles(accumulator, float(derived["reciprocal_fraction_bits"])),
+        "memory_tiles": sum(_blocks(bits / word, word) for bits in buffers),
+    }
+
+
 _STRUCTURES: Mapping[str, Callable[[Description], Features]] = {
     "activation": _activation,
+    "attention-reordered": _reordered,
     "norm": _norm,
     "softmax": _softmax,
 }

@@ -13,14 +13,23 @@ import sim.run_file
 from accel.activation_unit import ActivationUnit
 from accel.arch import Architecture
 from accel.attention_array import AttentionArray, Job
+from accel.attention_file import AttentionFile
+from accel.block_unit import Attend, BlockUnit, Experts, Gate, Linear, Load, LoadList, Normalise, Store
+from accel.cases import CaseFile
+from accel.closed_activation_unit import ClosedActivationUnit
+from accel.codesign import DesignSpace
 from accel.configuration import Study
 from accel.cost import CostTable
+from accel.encoder_block import EncoderBlock
 from accel.fpga import CostModel, Device
+from accel.frame import VisionTransformer
+from accel.frame_design import FrameDesign
 from accel.layer import Layer
 from accel.mantissa_unit import MantissaUnit
 from accel.nest import NestSchedule
 from accel.nest_result import NestResult
 from accel.norm_unit import NormUnit
+from accel.primitive_unit import PrimitiveUnit
 from accel.reordered_schedule import AttentionJob
 from accel.reordered_unit import ReorderedUnit
 from accel.result import Result
@@ -57,13 +66,21 @@ def described(cls: type) -> set[type]:
 
 
 ROOTS = (
+    BlockUnit,
+    EncoderBlock,
+    *(Load, Store, LoadList, Linear, Normalise, Attend, Gate, Experts),
     AttentionArray,
+    AttentionFile,
     Job,
     CostModel,
     Device,
+    FrameDesign,
+    VisionTransformer,
     AttentionJob,
     ReorderedUnit,
     ActivationUnit,
+    ClosedActivationUnit,
+    PrimitiveUnit,
     NormUnit,
     SweepFile,
     MantissaUnit,
@@ -73,6 +90,8 @@ ROOTS = (
     NestSchedule,
     NestResult,
     TechnologyRequest,
+    CaseFile,
+    DesignSpace,
     Study,
     Result,
     Schedule,

@@ -349,14 +349,13 @@ def _rows_where(tiling: Tiling, masked: MaskedTiles, tensor: str, ranks: tuple[s
     )
 
 
-def masked_fetches(tiling: Tiling, masked: MaskedTiles, tensor: str, row_bits: int) -> int:
-    """Return the rows that an input in the buffer is fetched by for one instance.
+def masked_fetches(tiling: Tiling, masked: MaskedTiles, tensor: str, outside: tuple[str, ...], row_bits: int) -> int:
+    """Return the rows by which an input comes to a memory for one instance.
 
-    A tile of it is fetched when it is first needed in the region that the input keeps. That region is left where a tile
-    needs another one.
+    A tile of it is fetched when it is first needed in the region that one iteration of the loops ``outside`` covers.
+    That region is left where a tile needs another one.
     """
     plan, own = tiling.bound.plan, tiling.split_ranks(tensor)
-    outside = tiling.outside(plan.residency[tensor])
     loops = [loop for loop in outside if plan.split_of[loop] in own]
     if not loops or len(own) == 2 or (own == (masked.mask.row,) and masked.mask.rank not in _ranks(plan, outside)):
         return touched_rows(tiling, masked, tensor, row_bits)  # once, since the region is never left or never returns

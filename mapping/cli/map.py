@@ -15,14 +15,27 @@ import click
 from accel import spec
 from accel.arch import Architecture, load_architecture
 from accel.cascade import Cascade, cascade_names, load_cascade
-from accel.cli import console, json_option, print_json, progress, table
+from accel.cli import (
+    EXIT_INTERRUPTED,
+    check_output,
+    console,
+    json_option,
+    noted_interrupt,
+    print_json,
+    progress,
+    table,
+)
 from accel.cli.model import dimensions_option
-from accel.errors import InputError
+from accel.errors import InputError, unwritable
 from accel.result import Result
 from accel.schedule import Plan, load_schedule, load_template
 from accel.workload import Workload
 from accel.workload_file import read_workload
-from mapping.search import Front, Limits, Objective, Progress, SearchResult, front, map_space, search
+from mapping.cli.beyond import reproduce_option, reproduced
+from mapping.cli.frame import device_options, map_frame
+from mapping.cli.level_tables import level_tables, ports_text
+from mapping.cli.window import Window, find_window
+from mapping.search import OUTSIDE, Front, Limits, Objective, Progress, SearchResult, front, map_space, search
 from mapping.templates import match, rename
 from mapping.trace import write_trace
 
@@ -43,13 +56,17 @@ def _tile_sizes(ctx: click.Context, parameter: click.Parameter, values: tuple[st
 
 
 @click.command(name="map")
-@click.argument("workload", type=click.Path(path_type=Path))
+@click.argument("workload", type=click.Path(path_type=Path), required=False, metavar="WORKLOAD")
 @click.option("--arch", "architecture", default="fusemax-cloud", show_default=True, help="Architecture: name or .yaml.")
 @click.option("--cascade", default="attention-1pass", show_default=True, help="Cascade: name or .ein file.")
 @click.option("--batch", type=click.IntRange(min=1), help="Sequences.  [default: 1, or what an ONNX model says]")
 @click.option("--length", type=click.IntRange(min=1), help="Keys, and queries too.  [default: the model's own]")
 @click.option("--queries", type=click.IntRange(min=1), help="Queries where fewer than keys, such as 1 for decoding.")
-@click.option("--window", type=click.IntRange(min=1), help="Keys that a query sees, for cascades with a window W.")
+@click.option(
+    "--window",
+    type=click.IntRange(min=1),
+    help="Keys that a query sees, for cascades with a window W.  [default: the model's own, or the cascade's]",
+)
 @dimensions_option
 @click.option(
     "--objective", type=click.Choice([each.value for each in Objective]), default="latency", show_default=True
@@ -69,26 +86,82 @@ def _tile_sizes(ctx: click.Context, parameter: click.Parameter, values: tuple[st
 @click.option("--save", type=click.Path(path_type=Path), help="Write the schedule to a .yaml file.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw one epoch of the schedule to a .png file.")
 @click.option("--trace", type=click.Path(path_type=Path), help="Write a timeline for Perfetto to a .json file.")
+@device_options
+@reproduce_option
 @json_option
-def map_command(as_json: bool, save: Path | None, plot: Path | None, trace: Path | None, **options: Any) -> None:
-    """Find the best schedule of the attention of one layer.
+def map_command(
+    as_json: bool,
+    save: Path | None,
+    plot: Path | None,
+    trace: Path | None,
+    device: str | None,
+    bits: int | None,
+    design: str | None,
+    reproduce: str | None,
+    **options: Any,
+) -> int:
+    """Find the best schedule of the attention of one layer, or the best FPGA design for a frame (--device).
 
     WORKLOAD is the config.json of a Hugging Face model, or a Transformer in ONNX. Ctrl-C ends the search with the best
-    so far and what is proved about it.
+    so far and what is proved about it; the exit code is then 130.
     """
+    if reproduced(reproduce, budget=options["budget"], as_json=as_json):
+        return 0
+    if device is not None:
+        shared = {name: options[name] for name in ("workload", "objective", "show_space")}
+        map_frame(**shared, device=device, bits=bits, design=design, save=save, as_json=as_json)
+        return 0
+    if bits is not None or design is not None:
+        raise click.UsageError("--bits and --design are for --device; name one, such as --device zcu102")
     request = _Request(**options)
+    window = request.mask_window  # what is wrong with it shows before the search
     if (save or plot or trace) is not None and (request.show_space or request.pareto):
         raise click.UsageError("--save, --plot and --trace take one schedule; --space and --pareto have none or many")
     if request.show_space:
         _print_space(request, as_json)
-        return
+        return 0
+    check_output(save)
+    check_output(plot, "picture", ".png")
+    check_output(trace, "trace", ".json")
     begin = time.perf_counter()
-    if request.pareto:
-        found = request.run(front)
-        _print_front(found, time.perf_counter() - begin, as_json)
-        return
-    best = request.run(search, objective=request.objective, plan=request.plan)
+    with noted_interrupt() as interrupt:
+        found = request.run(front) if request.pareto else request.run(search, **request.choices)
     wall_time_s = time.perf_counter() - begin
+    if request.pareto:
+        _print_front(found, wall_time_s, as_json)
+    else:
+        # Shown before files are written: what was found is not lost where the disk is full.
+        _print_best(found, window, wall_time_s, as_json)
+        written = _write_files(found, save, plot, trace)
+        if not as_json:
+            for file in written:
+                console().print(f"Wrote {file}")
+    if interrupt.asked:
+        click.echo("interrupted: this is the best found until then", err=True)
+        return EXIT_INTERRUPTED
+    return 0
+
+
+def _print_best(best: SearchResult, window: Window | None, wall_time_s: float, as_json: bool) -> None:
+    if as_json:
+        print_json(_as_json(best, wall_time_s) | ({} if window is None else {"window": window.as_dict()}))
+        return
+    out = console()
+    for each in tables(best.result):
+        out.print(each)
+        out.print()
+    out.print(_epoch(best.result))
+    out.print()
+    out.print(_certificate(best, wall_time_s))
+    if window is not None:
+        out.print(f"\n{window}")
+    out.print(f"\nAccounting: {best.result.accounting}. Left out:")
+    for item in best.result.left_out:
+        out.print(f"  - {item}")
+
+
+def _write_files(best: SearchResult, save: Path | None, plot: Path | None, trace: Path | None) -> list[Path]:
+    """Write what the options name; return the files."""
     files = [] if save is None else _save(save, best)
     if plot is not None:
         from mapping.plot import gantt  # matplotlib takes longer to import than the search takes
@@ -98,21 +171,7 @@ def map_command(as_json: bool, save: Path | None, plot: Path | None, trace: Path
     if trace is not None:
         write_trace(best.result, trace)
         files.append(trace)
-    if as_json:
-        print_json(_as_json(best, wall_time_s))
-        return
-    out = console()
-    for each in tables(best.result):
-        out.print(each)
-        out.print()
-    out.print(_epoch(best.result))
-    out.print()
-    out.print(_certificate(best, wall_time_s))
-    out.print(f"\nAccounting: {best.result.accounting}. Left out:")
-    for item in best.result.left_out:
-        out.print(f"  - {item}")
-    for file in files:
-        out.print(f"Wrote {file}")
+    return files
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,6 +216,11 @@ class _Request:
         )
 
     @cached_property
+    def mask_window(self) -> Window | None:
+        """The window that the filters of the cascade use."""
+        return find_window(self.given[0], self.sizes, self.workload, self.window)
+
+    @cached_property
     def given(self) -> tuple[Cascade, Architecture]:
         """What is computed, on what."""
         return load_cascade(self.cascade), load_architecture(self.architecture)
@@ -179,10 +243,15 @@ class _Request:
         return rename(template.plan, names)
 
     @property
+    def choices(self) -> dict[str, Any]:
+        """What a search for one schedule takes besides."""
+        return {"objective": self.objective, "plan": self.plan}
+
+    @property
     def limits(self) -> Limits:
         """How long the search may take."""
         if self.exact:
-            return Limits(points=None, seconds=self.budget, nodes=None, pipelines=None, interruptible=True)
+            return Limits(points=None, seconds=self.budget, nodes=None, visits=None, pipelines=None, interruptible=True)
         return Limits(points=self.points, seconds=self.budget, interruptible=True)
 
     def run(self, call: Callable[..., Any], **more: Any) -> Any:
@@ -200,12 +269,14 @@ class _Request:
 def _print_space(request: _Request, as_json: bool) -> None:
     dimensions, total = map_space(*request.given, request.sizes, tiles=request.tiles, limits=request.limits)
     if as_json:
-        print_json({"dimensions": [asdict(each) for each in dimensions], "points": total})
+        print_json({"dimensions": [asdict(each) for each in dimensions], "points": total, "outside": list(OUTSIDE)})
         return
     rows = [(each.name, f"{each.unconstrained:,}", f"{each.size:,}", each.options) for each in dimensions]
     out = console()
     out.print(table("Map space", ["choice", "without constraints", "options", "which"], rows, right=(1, 2)))
-    out.print(f"Schedules: {total:,}")
+    out.print(f"Schedules: {total:,}. Outside the space:")
+    for item in OUTSIDE:
+        out.print(f"  - {item}")
 
 
 def _print_front(found: Front, wall_time_s: float, as_json: bool) -> None:
@@ -273,7 +344,7 @@ def _write(file: Path, text: str) -> None:
     try:
         file.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise InputError(f"{file} must be writable: {error.strerror}", hint="check the folder") from None
+        raise unwritable(file, error) from None
 
 
 def _as_json(found: SearchResult, wall_time_s: float) -> dict[str, Any]:
@@ -324,6 +395,8 @@ def _bytes(value: float) -> str:
 def _limit(result: Result) -> str:
     if result.limit == "dram":
         return f"DRAM bandwidth: its transfers take {result.memory_cycles:,.0f} cycles"
+    if result.limit in result.buffer_cycles:
+        return ports_text(result)
     if result.limit == "dependencies":
         busiest = max(result.arrays, key=lambda use: use.busy_cycles)
         return f"waiting between the arrays; the busiest, {busiest.array}, works {busiest.busy:.1%} of the time"
@@ -392,6 +465,7 @@ def tables(result: Result) -> Iterable[Any]:
         ],
         right=(1, 2),
     )
+    yield from level_tables(result)
 
 
 def _certificate(found: SearchResult, wall_time_s: float) -> Any:

@@ -3,10 +3,11 @@
 from mapping.search.api import front, map_space, search
 from mapping.search.certificate import Dimension, Floor, Front, Objective, SearchResult
 from mapping.search.engine import Progress
-from mapping.search.mapspace import Limits
+from mapping.search.mapspace import OUTSIDE, Limits
 from mapping.search.sizes import Branch, floors, space
 
 __all__ = [
+    "OUTSIDE",
     "Branch",
     "Dimension",
     "Floor",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping
+from itertools import product
 
 import numpy as np
 
@@ -14,24 +16,27 @@ from accel.errors import InputError
 from accel.result import Result
 from accel.schedule import Plan
 from accel.workload import Workload
-from mapping.bound import bind
+from mapping.bound import Bound, bind
 from mapping.legal import problems
 from mapping.model import price_tiling
 from mapping.search.certificate import Dimension, Floor, Front, Objective, SearchResult
 from mapping.search.engine import ROUNDING, Search, Watch
 from mapping.search.fixed import improve, nothing_fits, search_tiles
 from mapping.search.form import AXES, Form
-from mapping.search.forms import one_pass_form
+from mapping.search.forms import forms_of
 from mapping.search.front import FrontSearch
 from mapping.search.mapspace import Limits, MapSpace
 from mapping.search.node import Node
-from mapping.search.sizes import check_fixed
+from mapping.search.sizes import Branch, check_fixed
 from mapping.templates import fitting_plans
 
 __all__ = ["front", "map_space", "search"]
 
 FEW_POINTS = 100
 """With a budget below this the templates are not looked at, which would break it."""
+
+TEMPLATE_POINTS = 64
+"""Schedules of one template that are built at most."""
 
 NEAR = 1e-3
 """A schedule that may be beaten by no more than this is not compared with the templates."""
@@ -54,8 +59,9 @@ def search(
     Parameters
     ----------
     cascade, architecture, workload
-        What is computed, on what, at which sizes. A cascade that needs several passes runs in the form in one pass that
-        algebra derives from it; the schedule names that form.
+        What is computed, on what, at which sizes. A cascade that needs several passes over the keys runs in the form
+        in one pass that algebra derives from it, or as given with all keys of its rows in one tile, whichever is
+        better; the schedule names the form.
     objective : Objective
         What to minimise.
     plan : Plan, optional
@@ -72,38 +78,48 @@ def search(
     Raises
     ------
     InputError
-        The cascade needs several passes in every form, the plan does not fit cascade and architecture, a fixed tile
-        size is unknown or below 1, or no schedule of the space is legal: then the message says what binds the closest
-        one and by how much.
+        The cascade has no rank of rows or an operator that no array has, the plan does not fit cascade and
+        architecture, a fixed tile size is unknown or below 1, or no schedule of the space is legal: then the message
+        says what binds the closest one and by how much.
     """
     chosen = _objective(objective)
     table = costs or load_cost_table(architecture.technology)
     if plan is not None:
         return search_tiles(bind(cascade, architecture, plan), workload, chosen, dict(tiles or {}), table)
-    space = _space(cascade, architecture, workload, tiles, limits)
-    state = Search(space, chosen, table, watch)
-    state.run()
-    if state.best is None:
-        raise _none_legal(state)
+    states: list[Search] = []
+    for space in _spaces(cascade, architecture, workload, tiles, limits):
+        states.append(Search(space, chosen, table, watch, states[-1] if states else None))
+        states[-1].run()
+    return _answer(states, dict(tiles or {}))
+
+
+def _answer(states: list[Search], tiles: Mapping[str, int]) -> SearchResult:
+    """Return the best of the searches of all forms, each of which had to beat those before it."""
+    state = next((each for each in reversed(states) if each.best_point is not None), None)
+    if state is None:
+        raise _none_legal(states[0])
     _interleave(state)
-    total = space.points
-    optimal = state.bound >= state.best_key[0] * (1 - ROUNDING)
-    bound = state.best_key[0] if optimal else state.bound
-    points = space.limits.points
-    near = bound >= state.best_key[0] * (1 - NEAR) or (points is not None and points < FEW_POINTS)
-    result, more = (state.best, 0) if near else _with_templates(state, dict(tiles or {}))
+    limits, total = state.limits, sum(each.space.points for each in states)
+    value, left_open = state.best_key[0], min(each.bound for each in states)
+    optimal = left_open >= value * (1 - ROUNDING)
+    bound = value if optimal else left_open
+    near = bound >= value * (1 - NEAR) or (limits.points is not None and limits.points < FEW_POINTS)
+    result, more = (state.best, 0) if near else _with_templates(state, tiles)
+    assert result is not None
+    priced, illegal = sum(each.priced for each in states), sum(each.illegal for each in states)
+    floors = [(_arrays_floor(each), each.floor) for each in states]
     return SearchResult(
-        objective=chosen,
+        objective=state.objective,
         result=result,
-        space=space.values(),
+        space=state.space.values(),
         points_considered=total,
-        points_illegal=state.illegal,
-        points_pruned=total - state.illegal - state.priced,
-        points_priced=state.priced + more,
-        floors=(_arrays_floor(state), state.floor),
+        points_illegal=illegal,
+        points_pruned=total - illegal - priced,
+        points_priced=priced + more,
+        floors=tuple(min(kind, key=lambda floor: floor.cycles) for kind in zip(*floors, strict=True)),
         optimal=optimal,
-        proven_bound=bound,
-        cascade=space.form.cascade,
+        proven_bound=min(bound, state.objective.value_of(result.latency_cycles, result.energy_pj)),
+        cascade=state.form.cascade,
     )
 
 
@@ -117,17 +133,22 @@ def _objective(objective: Objective | str) -> Objective:
     return Objective(objective)
 
 
-def _space(
+def _spaces(
     cascade: Cascade,
     architecture: Architecture,
     workload: Workload,
     tiles: Mapping[str, int] | None,
     limits: Limits | None,
-) -> MapSpace:
-    form = Form(cascade=one_pass_form(cascade), architecture=architecture)
-    fixed = dict(tiles or {})
-    check_fixed(form.splits, fixed)
-    return MapSpace(form, workload, fixed, limits or Limits())
+) -> tuple[MapSpace, ...]:
+    """Return the map space of each form of a cascade."""
+    fixed, found = dict(tiles or {}), list[MapSpace]()
+    for own, whole_keys in forms_of(cascade):
+        form = Form(cascade=own, architecture=architecture, whole_keys=whole_keys)
+        check_fixed(form.splits, fixed)
+        if whole_keys and found and fixed.get(form.digits[-1], math.inf) < workload.sizes[form.key.upper()]:
+            continue  # the tile that is asked for is for the form in one pass
+        found.append(MapSpace(form, workload, fixed, limits or Limits()))
+    return tuple(found)
 
 
 def _with_templates(state: Search, tiles: Mapping[str, int]) -> tuple[Result, int]:
@@ -144,9 +165,34 @@ def _with_templates(state: Search, tiles: Mapping[str, int]) -> tuple[Result, in
             check_fixed(plan.splits, tiles)
         except InputError:  # a template for other names of ranks
             continue
-        best, more = improve(bound, best, state.objective, tiles, state.costs)
-        priced += more
+        if dict(plan.splits) == dict(state.form.splits):
+            best, more = improve(bound, best, state.objective, _branches(state, bound), state.costs, TEMPLATE_POINTS)
+            priced += more
     return best, priced
+
+
+def _branches(state: Search, bound: Bound) -> Iterator[Branch]:
+    """Yield the tile sizes of the space for a template, those with the least compute cycles first."""
+    form, space = state.form, state.space
+    parts = form.digits[-1], form.rows[-1]
+    axes = bound.plan.axes.get(parts[0]), bound.plan.axes.get(parts[1])
+    if axes[0] is None or axes[1] is None or len(bound.plan.axes) != len(parts):
+        return
+    array = {name: form.arrays.index(where) for name, where in bound.plan.binding.items()}
+    found = []
+    for sizes in product(space.sizes(axes[0], keys=True), space.sizes(axes[1], keys=False)):
+        loads = Node(state.references, (axes[0], axes[1]), sizes).loads
+        slots = (
+            max(
+                (sum(int(loads[form.index[name], array[name]]) for name in names) for names in slot.values()), default=0
+            )
+            for group in bound.plan.epoch
+            for slot in group.slots
+        )
+        found.append((sum(slots), sizes))
+    for _, sizes in sorted(found):
+        counts = space.counts(sizes[1])
+        yield Branch(points=tuple({parts[0]: sizes[0], form.rows[1]: count, parts[1]: sizes[1]} for count in counts))
 
 
 def _interleave(state: Search) -> None:
@@ -190,7 +236,10 @@ def _none_legal(state: Search) -> InputError:
     space = state.space
     sizes = min((sizes for _, sizes in space.nodes()), key=lambda each: (each[0] * each[1], each))
     node = Node(state.references, AXES[0], sizes)
-    return nothing_fits(node.tiling(space.counts(sizes[1])[0]))
+    if not space.form.whole_keys:
+        return nothing_fits(node.tiling(space.counts(sizes[1])[0]))
+    way_out = f"enlarge the buffer, which must hold all {space.keys} keys of a row; or price a nest (docs/nests.md)"
+    return nothing_fits(node.tiling(space.counts(sizes[1])[0], buffered=True), way_out)
 
 
 def _arrays_floor(state: Search) -> Floor:
@@ -215,10 +264,11 @@ def front(
 ) -> Front:
     """Return the schedules that no other beats in latency, energy and occupancy of the buffer together.
 
-    Parameters and errors are those of ``search``. Of schedules equal in all three the first found stands.
+    Parameters and errors are those of ``search``; of several forms the first is searched. Of schedules equal in all
+    three the first found stands.
     """
     table = costs or load_cost_table(architecture.technology)
-    space = _space(cascade, architecture, workload, tiles, limits)
+    space = _spaces(cascade, architecture, workload, tiles, limits)[0]
     state = FrontSearch(space, Objective.LATENCY, table, watch)
     state.run()
     if not state.points:
@@ -242,6 +292,14 @@ def map_space(
     tiles: Mapping[str, int] | None = None,
     limits: Limits | None = None,
 ) -> tuple[tuple[Dimension, ...], int]:
-    """Return the dimensions of the map space and how many schedules it holds; errors as ``search``."""
-    space = _space(cascade, architecture, workload, tiles, limits)
-    return space.dimensions(), space.points
+    """Return the dimensions of the map space and how many schedules it holds; errors as ``search``.
+
+    Of several forms the dimensions are those of the first, and the schedules those of all.
+    """
+    spaces = _spaces(cascade, architecture, workload, tiles, limits)
+    names = (
+        each.form.cascade.name + (f", a tile holds all keys: {each.points:,}" if each.form.whole_keys else "")
+        for each in spaces
+    )
+    forms = Dimension(name="form", unconstrained=len(spaces), size=len(spaces), options="; ".join(names))
+    return (forms, *spaces[0].dimensions()), sum(each.points for each in spaces)

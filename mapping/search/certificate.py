@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from accel.cascade import Cascade
+from accel.html_table import html_table
 from accel.result import Result
 from accel.schedule import Schedule
 
@@ -137,6 +138,14 @@ class SearchResult:
         """Value of the objective above what was proved, as a part of it: 0 if optimal."""
         return self.value / self.proven_bound - 1
 
+    def _repr_html_(self) -> str:
+        counts = f"{self.points_considered:,}: {self.points_priced:,} priced, {self.points_pruned:,} pruned"
+        proof = (
+            "no schedule of the space is better" if self.optimal else f"at most {self.objective_gap:.2%} above the best"
+        )
+        rows = (*self.result.summary(), ("schedules", counts), ("proof", proof))
+        return html_table(f"Best {self.objective} of {self.schedule.cascade} on {self.schedule.architecture}", (), rows)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Front:
@@ -158,3 +167,17 @@ class Front:
     points_pruned: int
     points_priced: int
     complete: bool
+
+    def _repr_html_(self) -> str:
+        rows = (
+            (
+                ", ".join(f"{rank}={size}" for rank, size in each.schedule.tiles.items()),
+                f"{each.latency_cycles:,.0f}",
+                f"{each.energy_pj * 1e-9:.4g}",
+                f"{sum(each.occupancy_bits.values()):,}",
+            )
+            for each in self.results
+        )
+        heads = ("tiles", "latency (cycles)", "energy (mJ)", "buffer used (bits)")
+        caption = "Front of latency, energy and buffer" + ("" if self.complete else ", incomplete")
+        return html_table(caption, heads, rows)

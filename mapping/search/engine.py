@@ -20,11 +20,11 @@ from mapping.search.certificate import Objective
 from mapping.search.form import Pipeline
 from mapping.search.mapspace import MapSpace
 from mapping.search.node import Kept, Node, References
-from mapping.search.pipeline import ModuloSchedule, solve
+from mapping.search.pipeline import Budget, ModuloSchedule, solve
 from mapping.search.sizes import memory_floor
 from mapping.tiling import Tiling
 
-__all__ = ["ROUNDING", "Point", "Progress", "Search", "StoppedError", "Watch", "apart", "is_worse"]
+__all__ = ["COUNT_NODES", "ROUNDING", "Point", "Progress", "Search", "StoppedError", "Watch", "apart", "is_worse"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,18 +84,32 @@ def apart(arrays: tuple[int, ...], buffered: frozenset[int], found: ModuloSchedu
 class Search:
     """The state of a search."""
 
-    def __init__(self, space: MapSpace, objective: Objective, costs: CostTable, watch: Watch | None) -> None:
+    def __init__(
+        self,
+        space: MapSpace,
+        objective: Objective,
+        costs: CostTable,
+        watch: Watch | None,
+        rival: Search | None = None,
+    ) -> None:
         self.space, self.objective, self.costs, self.watch = space, objective, costs, watch
         self.form, self.limits = space.form, space.limits
         self.configurations = space.configurations
         self.references = References(space.form, space.workload, costs)
         self.floor = memory_floor(self.references.whole, self.references.needed)
         self.memory = self.floor.cycles
+        self.visits = Budget(space.limits.visits)
         self.begin = time.monotonic()
-        self.priced = self.illegal = self.ties = 0
+        self.priced = self.illegal = self.ties = self.tie_tries = 0
+        self.priced_before = 0
+        self.interrupted = False
         self.best: Result | None = None
         self.best_point: Point | None = None
         self.best_key: tuple[float, float, float] = (math.inf, math.inf, math.inf)
+        if rival is not None:  # what a search of another form found must be beaten, with what it left of the budget
+            self.best, self.best_key, self.begin = rival.best, rival.best_key, rival.begin
+            self.priced_before = rival.priced_before + rival.priced + rival.illegal
+            self.visits, self.interrupted = rival.visits, rival.interrupted
         self.bound = math.inf  # of what was left open
         self.done = self.open = 0
         self.closest: Tiling | None = None
@@ -110,11 +124,12 @@ class Search:
         energy: NDArray[np.float64] = np.zeros(len(each))
         for array, on in enumerate(each.on_array):
             energy = energy + on @ node.energies[:, array]
-        demand = np.zeros(loads.shape)
         for column, maker in enumerate(self.form.tiles):
             energy = energy + each.buffered[:, column] * node.buffer_energy[maker]
-            for array, on in enumerate(each.on_array):
-                demand[:, array] += ~each.buffered[:, column] * on[:, maker] * node.registers[maker, array]
+        demand = np.zeros(loads.shape)
+        for maker, where in each.held:
+            for array, held in enumerate(where):
+                demand[:, array] += held * node.registers[maker, array]
         fits = np.all(demand <= np.array(node.room[: loads.shape[1]]), axis=1)
         return loads.max(axis=1), energy, fits
 
@@ -136,12 +151,16 @@ class Search:
 
     def first_bound(self, node: Node) -> tuple[float, float]:
         """Return what the objective and the latency cannot go below whatever is kept and wherever tiles live."""
+        nothing = Kept(tiles={}, homes={}, memory_cycles=self.memory, energy_pj=0.0, occupancy_bits=0)
+        bounds = self.bounds(*self._of_bindings(node), nothing)
+        return float(bounds.objective.min()), float(bounds.latency.min())
+
+    def _of_bindings(self, node: Node) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return for each binding the least compute cycles and the energy of the arrays."""
         bindings = self.configurations.bindings
         loads = np.stack([on @ node.loads[:, array] for array, on in enumerate(bindings)], axis=1)
         energy = sum(on @ node.energies[:, array] for array, on in enumerate(bindings))
-        nothing = Kept(tiles={}, homes={}, memory_cycles=self.memory, energy_pj=0.0, occupancy_bits=0)
-        bounds = self.bounds(loads.max(axis=1), np.asarray(energy, dtype=np.float64), nothing)
-        return float(bounds.objective.min()), float(bounds.latency.min())
+        return loads.max(axis=1), np.asarray(energy, dtype=np.float64)
 
     def estimate(self, node: Node, least: float) -> float:
         """Return a guess of the objective: what it cannot go below, and what partial tiles and the fill add to it."""
@@ -154,20 +173,37 @@ class Search:
         fill = _FILL_EPOCHS * float(np.max(once, axis=0).min())
         return least * padded * (1 + fill / max(least, 1.0)) if self.objective is Objective.LATENCY else least * padded
 
+    def better_bound(self, node: Node) -> tuple[float, float]:
+        """Return as ``first_bound``, with what memory costs at least."""
+        first = self.first_bound(node)
+        if self.objective is Objective.LATENCY:
+            return first  # the bound of DRAM is in it
+        compute, energy, fits = self.compute(node)
+        if not fits.any():
+            return math.inf, math.inf
+        bounds = self.bounds(compute[fits], energy[fits], self._least(node))
+        return max(float(bounds.objective.min()), first[0]), max(float(bounds.latency.min()), first[1])
+
     # Branch and bound ----------------------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Go through the space, the most promising choice of axes and tile first."""
         nodes = [Node(self.references, axes, sizes) for axes, sizes in self.space.nodes()]
-        order = sorted((*self.first_bound(node), index) for index, node in enumerate(nodes))
+        bounds = [self.first_bound(node) for node in nodes]
+        self.current = min(bounds)[0]
+        if self.interrupted:
+            self.bound = self.current
+            return
         try:
+            bounds = [self.better_bound(node) for node in nodes]
+            order = sorted((*bound, index) for index, bound in enumerate(bounds))
             self.current = order[0][0]
             for _, index in sorted((self.estimate(nodes[index], least), index) for least, _, index in order)[:_DIVES]:
                 self._dive(nodes[index])
             for self.done, (objective, latency, index) in enumerate(order):
                 self.open = len(order) - self.done
                 if is_worse((objective, latency), self.best_key) or (
-                    self.ties >= _TIES and is_worse((objective,), self.best_key, ties=True)
+                    self._ties_are_done and is_worse((objective,), self.best_key, ties=True)
                 ):
                     break
                 self.current = objective
@@ -178,30 +214,37 @@ class Search:
         except KeyboardInterrupt:
             if not self.limits.interruptible or self.best is None:
                 raise
-            self.bound = min(self.bound, self.current)
+            self.bound, self.interrupted = min(self.bound, self.current), True
 
     def _dive(self, node: Node) -> None:
         """Price the first pipeline of the most promising configuration, to prune early by a good schedule."""
         compute, energy, fits = self.compute(node)
-        count = self.space.counts(node.sizes[1])[-1]
-        if self._hopeless(self.bounds(compute, energy, node.least(count))):
-            return
         count = self._most_kept(node)
+        if self._hopeless(self.bounds(compute, energy, self._least(node))):
+            return
         choices = list(node.kept(count))
-        if fits.any() and choices:
-            kept = min(choices, key=lambda each: (each.memory_cycles, each.energy_pj))
-            bounds = self.bounds(compute, energy, kept)
-            chosen = np.flatnonzero(fits & (self.extra(node) + kept.occupancy_bits <= self.buffer_bits))
-            if chosen.size:
-                keys = np.stack((bounds.objective, bounds.latency, bounds.energy))
-                peaks = [on @ node.peaks[:, array] for array, on in enumerate(self.configurations.on_array)]
-                full = self.latency(np.max(peaks, axis=0), 0.0)  # of a tile for which every step runs
-                first = keys[0] if self.objective is Objective.ENERGY else full
-                order = np.lexsort((*keys[::-1, chosen], first[chosen]))
-                index = int(chosen[order[0]])
-                bound = self.bound
-                self._pipelines(node, kept, index, node.distance(count), float(bounds.energy[index]), most=1)
-                self.bound = bound  # the branch that follows comes back to it
+        if not fits.any() or not choices:
+            return
+        by_energy = self.objective is Objective.ENERGY
+        kept = min(choices, key=lambda each: (each.energy_pj * by_energy, each.memory_cycles, each.energy_pj))
+        bounds = self.bounds(compute, energy, kept)
+        chosen = np.flatnonzero(fits & (self.extra(node) + kept.occupancy_bits <= self.buffer_bits))
+        keys = np.stack((bounds.objective, bounds.latency, bounds.energy))
+        peaks = [on @ node.peaks[:, array] for array, on in enumerate(self.configurations.on_array)]
+        full = self.latency(np.max(peaks, axis=0), 0.0)  # of a tile for which every step runs
+        first = keys[0] if by_energy else full
+        bound, priced = self.bound, self.priced
+        order = chosen[np.lexsort((*keys[::-1, chosen], first[chosen]))]
+        modest = order[np.argsort(-self.configurations.buffered[order].sum(axis=1), kind="stable")]
+        for index in (*order[:_DIVE_CONFIGURATIONS], *modest[:1]):  # that with the least in registers is the last
+            self._pipelines(node, kept, int(index), node.distance(count), float(bounds.energy[index]), most=1)
+            if self.priced > priced:
+                break
+        self.bound = bound  # the branch that follows comes back to it
+
+    def _least(self, node: Node) -> Kept:
+        """Return what memory costs at least with as many tiles of rows on chip as fit."""
+        return node.least(self._most_kept(node), self.space.counts(node.sizes[1])[0])
 
     def _most_kept(self, node: Node) -> int:
         """Return the largest number of tiles of rows that the buffer can keep, or the least there is."""
@@ -237,11 +280,13 @@ class Search:
 
     def _branch(self, node: Node) -> None:
         compute, energy, fits = self.compute(node)
-        counts = self.space.counts(node.sizes[1])
-        if self._hopeless(self.bounds(compute[fits], energy[fits], node.least(counts[-1]))):
+        if not fits.any() or self._hopeless(self.bounds(compute[fits], energy[fits], self._least(node))):
             return
+        counts = self.space.counts(node.sizes[1])
         extra = self.extra(node)
         for count in reversed(counts):
+            if not self.visits.take(COUNT_NODES) and self.best:
+                raise StoppedError
             distance = node.distance(count)
             for kept in sorted(node.kept(count), key=lambda each: (each.memory_cycles, each.energy_pj)):
                 bounds = self.bounds(compute, energy, kept)
@@ -253,7 +298,9 @@ class Search:
                 )
                 chosen = np.flatnonzero(useful)
                 for index in chosen[np.lexsort(keys[::-1, chosen])]:
-                    if is_worse(tuple(keys[:, index]), self.best_key, ties=True):
+                    if is_worse(tuple(keys[:, index]), self.best_key, ties=True) or (
+                        self._ties_are_done and is_worse((keys[0, index],), self.best_key, ties=True)
+                    ):
                         break
                     self._pipelines(node, kept, int(index), distance, float(bounds.energy[index]))
 
@@ -269,16 +316,20 @@ class Search:
         arrays = tuple(int(each) for each in self.configurations.arrays[index])
         pairs = zip(self.form.tiles, self.configurations.buffered[index], strict=True)
         buffered = frozenset(maker for maker, flag in pairs if flag)
-        problem = node.problem(arrays, buffered, distance)
-        below = self._most_compute(kept, energy)
+        problem = node.problem(arrays, buffered, distance, self.buffer_bits - kept.occupancy_bits)
         floor = self._value(problem.floor, kept, energy)
+        self.tie_tries += floor >= self.best_key[0] * (1 - ROUNDING)
         tried = 0
-        for found in solve(problem, self.limits.stages, below, self.limits.nodes):
+        nodes = self.limits.nodes if most is None else _DIVE_NODES
+        budget = Budget(nodes, self.visits if self.best else None)
+        for found in solve(problem, self.limits.stages, lambda: self._most_compute(kept, energy), budget):
             may_tie_only = floor >= self.best_key[0] * (1 - ROUNDING)
-            if may_tie_only and self.ties >= _TIES:
+            if may_tie_only and self._ties_are_done:
                 return
             if found is None or tried == (1 if may_tie_only else most or self.limits.pipelines):
                 self.bound = min(self.bound, floor)
+                if self.visits.is_spent and self.best:
+                    raise StoppedError
                 return
             least = self._value(found.bound, kept, energy)
             if least > self.best_key[0]:
@@ -294,6 +345,11 @@ class Search:
             if self._value(result.compute_cycles, kept, energy) <= floor:
                 return  # nothing in this configuration is better
 
+    @property
+    def _ties_are_done(self) -> bool:
+        """Whether enough was tried for lower latency or energy at the best value of the objective."""
+        return self.ties >= _TIES or self.tie_tries >= _TIE_TRIES
+
     def _value(self, compute: float, kept: Kept, energy: float) -> float:
         latency = float(self.latency(np.array(float(compute)), kept.memory_cycles))
         return self.objective.value_of(latency, energy)
@@ -308,7 +364,8 @@ class Search:
         return latency if self.form.architecture.memory_overlaps_compute else latency - kept.memory_cycles
 
     def _spend(self) -> None:
-        if self.limits.points is not None and self.priced + self.illegal >= self.limits.points and self.best:
+        built = self.priced_before + self.priced + self.illegal
+        if self.limits.points is not None and built >= self.limits.points and self.best:
             raise StoppedError
         if self.limits.seconds is not None and self.best and time.monotonic() - self.begin > self.limits.seconds:
             raise StoppedError
@@ -338,11 +395,23 @@ class Search:
             self.best, self.best_point, self.best_key = result, point, self.key(result)
 
 
+COUNT_NODES = 500
+"""Partial pipelines that are visited in the time that the costs of a number of tiles kept take."""
+
 _DIVES = 32
 """Choices of axes and tile that are tried once before all of them are gone through."""
 
+_DIVE_CONFIGURATIONS = 8
+"""Configurations of such a choice that are tried until one has a pipeline that fits."""
+
+_DIVE_NODES = 1000
+"""Partial pipelines that are visited for one of them."""
+
 _TIES = 24
 """Schedules priced for no more than a tie with the best, which lower energy would win."""
+
+_TIE_TRIES = 96
+"""Configurations of which pipelines are looked for to no more than a tie."""
 
 _FILL_EPOCHS = 4
 """Epochs in which a pipeline fills, for estimates."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from accel.cost import CostTable
 from accel.errors import InputError, Problem
@@ -127,21 +127,32 @@ class _Search:
 
 
 def improve(
-    bound: Bound, best: Result, objective: Objective, fixed: Mapping[str, int], costs: CostTable
+    bound: Bound, best: Result, objective: Objective, branches: Iterable[Branch], costs: CostTable, most: int
 ) -> tuple[Result, int]:
-    """Return ``best`` or what the tile sizes of a plan have that is better, and how many schedules were priced."""
+    """Return ``best`` or what tile sizes of a plan have that is better, and how many schedules were priced.
+
+    Of each branch, the most promising first, the largest numbers of tiles that the buffer can keep are built, until
+    ``most`` schedules were.
+    """
     state = _Search(bound, best.workload, objective, costs)
     state.best, state.best_key = best, state.key(best)
-    branches = space(bound, best.workload, fixed)
-    order = sorted((state.least(state.tiling(branch.points[-1])), index) for index, branch in enumerate(branches))
-    for least, index in order:
-        if least >= state.best_key[0]:
-            break
-        for point in reversed(branches[index].points):
+    for branch in branches:
+        low, high = -1, len(branch.points)
+        while high - low > 1:  # more tiles take more of the buffer
+            middle = (low + high) // 2
+            fits = all(each.memory != "buffer" for each in shortfalls(state.tiling(branch.points[middle])))
+            low, high = (middle, high) if fits else (low, middle)
+        for point in reversed(branch.points[max(low - _NEXT, 0) : low + 1]):
+            if state.priced + state.illegal >= most:
+                return state.best, state.priced
             tiling = state.tiling(point)
             if state.least(tiling) < state.best_key[0]:
                 state.visit(tiling)
     return state.best, state.priced
+
+
+_NEXT = 7
+"""Numbers of tiles below the largest that fits that are tried too."""
 
 
 def search_tiles(
@@ -178,8 +189,8 @@ def search_tiles(
     )
 
 
-def nothing_fits(tiling: Tiling) -> InputError:
-    """Return the error that says what binds the closest schedule, and by how much."""
+def nothing_fits(tiling: Tiling, way_out: str | None = None) -> InputError:
+    """Return the error that says what binds the closest schedule, by how much, and the way out if it is another."""
     sizes = ", ".join(f"{part}={size}" for part, size in tiling.tiles.items())
     found = problems(tiling)
     return InputError.of(
@@ -187,7 +198,7 @@ def nothing_fits(tiling: Tiling) -> InputError:
             Problem(
                 message=f"no tile sizes of the space make a legal schedule on architecture "
                 f"{tiling.bound.architecture.name!r}; closest is {sizes}, where {each.message}",
-                hint=each.hint,
+                hint=way_out or each.hint,
             )
             for each in found
         ]

@@ -44,7 +44,7 @@ class Pipeline:
 
 @dataclass(frozen=True, kw_only=True)
 class Form:
-    """A cascade that needs one pass, on an architecture.
+    """A cascade on an architecture, as a pipeline of tiles.
 
     Parameters
     ----------
@@ -52,19 +52,23 @@ class Form:
         The cascade.
     architecture : Architecture
         Where it runs.
+    whole_keys : bool
+        Whether a tile holds all keys of its rows, so that as many passes as it takes go over what is on chip.
 
     Raises
     ------
     InputError
-        The cascade needs several passes, or has no rank of rows, or no array has the operators of an Einsum.
+        The cascade needs several passes and a tile does not hold all keys, or it has no rank of rows, or no array has
+        the operators of an Einsum.
     """
 
     cascade: Cascade
     architecture: Architecture
+    whole_keys: bool = False
 
     def __post_init__(self) -> None:
         """Check that a pipeline of tiles can run it."""
-        found = passes(self.cascade, self.key).passes
+        found = 1 if self.whole_keys else passes(self.cascade, self.key).passes
         if found != 1:
             raise InputError(
                 f"cascade {self.cascade.name!r} must need one pass over rank {self.key!r} to run as a pipeline of "

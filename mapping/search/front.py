@@ -9,10 +9,10 @@ import numpy as np
 from accel.cost import CostTable
 from accel.result import Result
 from mapping.search.certificate import Objective
-from mapping.search.engine import ROUNDING, Point, Search, StoppedError, Watch, apart
+from mapping.search.engine import COUNT_NODES, ROUNDING, Point, Search, StoppedError, Watch, apart
 from mapping.search.mapspace import MapSpace
 from mapping.search.node import Kept, Node
-from mapping.search.pipeline import solve
+from mapping.search.pipeline import Budget, solve
 
 __all__ = ["FrontPoint", "FrontSearch"]
 
@@ -65,12 +65,14 @@ class FrontSearch(Search):
     def _branch(self, node: Node) -> None:
         compute, energy, fits = self.compute(node)
         counts = self.space.counts(node.sizes[1])
-        bounds = self.bounds(compute, energy, node.least(counts[-1]))
+        bounds = self.bounds(compute, energy, self._least(node))
         occupancy = node.least_occupancy(counts[0])
         if not self._open(bounds.latency, bounds.energy, np.full(len(compute), occupancy), fits).any():
             return
         extra = self.extra(node)
         for count in reversed(counts):
+            if not self.visits.take(COUNT_NODES) and self.points:
+                raise StoppedError
             distance = node.distance(count)
             for kept in node.kept(count):
                 bounds = self.bounds(compute, energy, kept)
@@ -106,11 +108,14 @@ class FrontSearch(Search):
         arrays = tuple(int(each) for each in self.configurations.arrays[index])
         pairs = zip(self.form.tiles, self.configurations.buffered[index], strict=True)
         buffered = frozenset(maker for maker, flag in pairs if flag)
-        problem = node.problem(arrays, buffered, distance)
+        problem = node.problem(arrays, buffered, distance, self.buffer_bits - kept.occupancy_bits)
         tried = 0
-        for found in solve(problem, self.limits.stages, np.inf, self.limits.nodes):
+        budget = Budget(self.limits.nodes, self.visits if self.best else None)
+        for found in solve(problem, self.limits.stages, budget=budget):
             if found is None or tried == self.limits.pipelines:
                 self.complete = False
+                if self.visits.is_spent and self.points:
+                    raise StoppedError
                 return
             bound = float(self.latency(np.array(float(found.bound)), kept.memory_cycles))
             if self.beaten((bound, *least)):

@@ -10,12 +10,21 @@ from itertools import product
 from accel.errors import InputError
 from accel.schedule import Axis
 from accel.workload import Workload
+from mapping.passes import passes
 from mapping.search.certificate import Dimension
 from mapping.search.form import AXES, Form
 from mapping.search.node import Configurations
 from mapping.search.sizes import group_sizes, sizes_along
 
-__all__ = ["Limits", "MapSpace"]
+__all__ = ["OUTSIDE", "Limits", "MapSpace"]
+
+OUTSIDE = (
+    "keys of one query split over several instances or along both axes (split-K)",
+    "query/key and value dimensions spread along an axis of an array",
+    "cascades of several passes whose rows do not fit the buffer: scores through DRAM (docs/nests.md prices them)",
+    "offsets between the least and the latest; several copies of an input",
+)
+"""What the space does not hold."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +45,8 @@ class Limits:
     nodes : int, optional
         The most partial pipelines to visit for one binding and one choice of sizes; beyond, the rest of them is left
         open and the certificate says so.
+    visits : int, optional
+        The most partial pipelines to visit in all; then the search ends with the best so far.
     pipelines : int, optional
         The most pipelines to price for one binding and one choice of sizes; beyond, likewise. Where a binding can at
         best tie with the best schedule so far, one is priced.
@@ -48,12 +59,13 @@ class Limits:
     points: int | None = 100
     seconds: float | None = None
     nodes: int | None = 20_000
+    visits: int | None = 400_000
     pipelines: int | None = 8
     interruptible: bool = False
 
     def __post_init__(self) -> None:
         """Check every field."""
-        for name in ("stages", "turns", "points", "seconds", "nodes", "pipelines"):
+        for name in ("stages", "turns", "points", "seconds", "nodes", "visits", "pipelines"):
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise InputError(f"{name} must be positive, not {value}", hint="leave it out", field=(name,))
@@ -72,11 +84,20 @@ class MapSpace:
                     hint="use a cascade over the ranks p, m, e and f",
                 )
         self.keys, self.rows = workload.sizes[form.key.upper()], workload.sizes[form.row.upper()]
+        tile = fixed.get(form.digits[-1], self.keys)
+        if form.whole_keys and tile < self.keys:
+            raise InputError(
+                f"tile size {form.digits[-1]} must be {self.keys}, all keys, for cascade {form.cascade.name!r}, which "
+                f"goes over them {passes(form.cascade, form.key).passes} times, not {tile}",
+                hint=f"leave it out, or fix {form.rows[-1]}",
+            )
         self.configurations = Configurations.of(form)
 
     def sizes(self, axis: Axis, *, keys: bool) -> tuple[int, ...]:
         """Return the tile sizes along the keys or the rows."""
         part = self.form.digits[-1] if keys else self.form.rows[-1]
+        if keys and self.form.whole_keys:
+            return (self.keys,)
         if part in self.fixed:
             return (self.fixed[part],)
         whole = self.keys if keys else self.rows

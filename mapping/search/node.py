@@ -37,10 +37,13 @@ class Configurations:
         Array of each step.
     buffered : ndarray[configurations, tensors], bool
         Whether a tile between Einsums passes through the buffer, in the order of ``Form.tiles``.
+    form : Form
+        The form.
     """
 
     arrays: NDArray[np.int8]
     buffered: NDArray[np.bool_]
+    form: Form
 
     @classmethod
     def of(cls, form: Form) -> Configurations:
@@ -54,7 +57,7 @@ class Configurations:
         for column, maker in enumerate(form.tiles):
             for reader in form.readers(maker):
                 legal &= buffered[:, column] | (arrays[:, maker] == arrays[:, reader])
-        return cls(arrays=arrays[legal], buffered=buffered[legal])
+        return cls(arrays=arrays[legal], buffered=buffered[legal], form=form)
 
     @cached_property
     def on_array(self) -> tuple[NDArray[np.float64], ...]:
@@ -66,6 +69,25 @@ class Configurations:
         """The same for each binding once, whatever the homes."""
         unique = np.unique(self.arrays, axis=0)
         return tuple((unique == array).astype(np.float64) for array in range(int(self.arrays.max()) + 1))
+
+    @cached_property
+    def held(self) -> tuple[tuple[int, tuple[NDArray[np.bool_], ...]], ...]:
+        """Steps whose output registers must hold, whatever the pipeline: for each array in which configurations."""
+        found = []
+        for maker in range(len(self.form.steps)):
+            readers = self.form.readers(maker)
+            if maker in self.form.accumulators or not readers:
+                continue
+            reads = tuple(np.any(on[:, readers] > 0, axis=1) for on in self.on_array)
+            if maker in self.form.tiles:
+                held = ~self.buffered[:, self.form.tiles.index(maker)]
+            elif self.form.is_row_scalar(maker):  # a reader of the same array takes it from there
+                own = [read & (on[:, maker] > 0) for read, on in zip(reads, self.on_array, strict=True)]
+                held = np.any(own, axis=0)
+            else:
+                continue
+            found.append((maker, tuple(held & read for read in reads)))
+        return tuple(found)
 
     def __len__(self) -> int:
         """Return how many there are."""
@@ -145,6 +167,9 @@ class References:
             for buffered in (False, True)
         }
         self._bounds: dict[tuple[object, ...], Bound] = {}
+        self.moves: dict[tuple[tuple[int, int], int], dict[tuple[str | None, int], tuple[int, float]]] = {}
+        self.occupations: dict[tuple[tuple[int, int], int], dict[tuple[str | None, int], int]] = {}
+        self.passing: dict[tuple[int, int], dict[int, float]] = {}
         self.whole = whole_tiling(self.bound(AXES[0], 0, False), workload)
         self.needed = Needed.of(self.whole)
         self.wholes = (self.whole.size(form.key), self.whole.size(form.row))
@@ -227,7 +252,6 @@ class Node:
     ) -> None:
         self.form, self.references, self.axes, self.sizes = references.form, references, axes, sizes
         self.workload, self.costs = references.workload, references.table
-        self._moves: dict[int, dict[tuple[str | None, int], tuple[int, float, int]]] = {}
 
     def tiling(self, kept: int, level: int = 0, *, buffered: bool = False) -> Tiling:
         """Return a tiling of reference with ``kept`` tiles of rows on chip."""
@@ -283,11 +307,11 @@ class Node:
                         if array == own:
                             found[number, array] += count * tiling.cycles(step, extents)
                         else:
-                            found[number, array] += count * self._one_tile(number, array, extents)
+                            found[number, array] += count * self._one_tile(tiling, number, array, extents)
         return found
 
-    def _one_tile(self, step: int, array: int, extents: Mapping[str, int]) -> int:
-        tiling, shape = self.tiling(1), self.references.shapes[array]
+    def _one_tile(self, tiling: Tiling, step: int, array: int, extents: Mapping[str, int]) -> int:
+        shape = self.references.shapes[array]
         ranks = self.form.steps[step].ranks
         turns = math.prod(tiling.per_pe(rank, extents, shape) for rank in ranks)
         return int(self.references.costs.point_cycles[step, array]) * turns
@@ -346,13 +370,18 @@ class Node:
     @cached_property
     def buffer_energy(self) -> Mapping[int, float]:
         """Step to the energy of passing its tiles through the buffer, pJ."""
-        tiling = self.tiling(1, buffered=True)
-        found = dict.fromkeys(self.form.tiles, 0.0)
-        for each in count_actions(tiling, self._classes, self.costs):
-            number = self.form.index.get(each.tensor)
-            if each.unit == "buffer" and number in found:
-                found[number] += each.energy_pj
-        return found
+        passing = self.references.passing
+        if self.sizes not in passing:
+            tiling = self.tiling(1, buffered=True)
+            found = dict.fromkeys(self.form.tiles, 0.0)
+            for each in count_actions(tiling, self._classes, self.costs):
+                number = self.form.index.get(each.tensor)
+                if each.unit == "buffer" and number in found:
+                    found[number] += each.energy_pj
+                if each.unit in self.form.architecture.arrays:
+                    break
+            passing[self.sizes] = found
+        return passing[self.sizes]
 
     @cached_property
     def buffer_bits(self) -> Mapping[int, int]:
@@ -362,64 +391,84 @@ class Node:
 
     # Memory --------------------------------------------------------------------------------------------------------
 
-    def _moved(self, count: int) -> dict[tuple[str | None, int], tuple[int, float, int]]:
-        """Return input and number of its home to its traffic, energy and occupancy; those of all other tensors at None.
+    def _moved(self, count: int) -> dict[tuple[str | None, int], tuple[int, float]]:
+        """Return input and number of its home to its traffic and energy; those of all other tensors at None.
 
-        Traffic in bits of DRAM, energy of DRAM and buffer in pJ, occupancy in bits of the buffer.
+        Traffic in bits of DRAM, energy of DRAM and buffer in pJ.
         """
-        if count in self._moves:
-            return self._moves[count]
-        form, found = self.form, dict[tuple[str | None, int], tuple[int, float, int]]()
-        dram = form.architecture.dram
-        for level in range(max((len(form.homes(name)) for name in form.inputs), default=1)):
-            tiling = self.tiling(count, level)
-            moved = [each for each in count_actions(tiling, self._classes, self.costs) if each.unit in _MEMORIES]
-            for name in (*form.inputs, None):
-                own = [each for each in moved if (each.tensor if each.tensor in form.inputs else None) == name]
-                found[name, level] = (
-                    sum(each.count for each in own if each.unit == "dram") * dram.word_bits,
-                    math.fsum(each.energy_pj for each in own),
-                    sum(
-                        bits
-                        for each, bits in tiling.occupancy_bits.items()
-                        if (each if each in form.inputs else None) == name
-                    ),
-                )
-        self._moves[count] = found
+        moves = self.references.moves  # the same whichever axis a rank is spread along
+        if (self.sizes, count) in moves:
+            return moves[self.sizes, count]
+        form, found = self.form, dict[tuple[str | None, int], tuple[int, float]]()
+        word_bits = form.architecture.dram.word_bits
+        for level in range(self._levels):
+            bits: dict[str | None, int] = dict.fromkeys((*form.inputs, None), 0)
+            energies: dict[str | None, list[float]] = {name: [] for name in bits}
+            for each in count_actions(self.tiling(count, level), self._classes, self.costs):
+                if each.unit in form.architecture.arrays:
+                    break  # memories come first
+                if each.unit in _MEMORIES:
+                    name = each.tensor if each.tensor in form.inputs else None
+                    bits[name] += each.count * word_bits if each.unit == "dram" else 0
+                    energies[name].append(each.energy_pj)
+            found |= {(name, level): (bits[name], math.fsum(energies[name])) for name in bits}
+        moves[self.sizes, count] = found
         return found
 
-    def least(self, count: int) -> Kept:
-        """Return what memory costs at least with ``count`` tiles of rows on chip or fewer: each input at its best."""
-        moved = self._moved(count)
-        parts = [moved[None, 0]]
-        for name in self.form.inputs:
-            options = [moved[name, level] for level in range(len(self.form.homes(name)))]
-            parts.append(tuple(map(min, zip(*options, strict=True))))
+    def _occupied(self, count: int) -> dict[tuple[str | None, int], int]:
+        """Return as ``_moved`` the bits of the buffer."""
+        occupations = self.references.occupations
+        if (self.sizes, count) not in occupations:
+            form, found = self.form, dict[tuple[str | None, int], int]()
+            for level in range(self._levels):
+                found |= {(name, level): 0 for name in (*form.inputs, None)}
+                for tensor, bits in self.tiling(count, level).occupancy_bits.items():
+                    found[tensor if tensor in form.inputs else None, level] += bits
+            occupations[self.sizes, count] = found
+        return occupations[self.sizes, count]
+
+    @property
+    def _levels(self) -> int:
+        """The most homes that an input has."""
+        return max((len(self.form.homes(name)) for name in self.form.inputs), default=1)
+
+    def least(self, count: int, fewest: int) -> Kept:
+        """Return what memory costs at least with from ``fewest`` to ``count`` tiles of rows on chip.
+
+        More tiles move less, and fewer take less of the buffer: of the homes that fit with the fewest the least
+        traffic and the least energy with the most tiles, each for itself.
+        """
+        moved, occupied = self._moved(count), self._occupied(fewest)
+        traffic, energy = [], []
+        for choice in product(*(range(len(self.form.homes(name))) for name in self.form.inputs)):
+            places = [(None, 0), *zip(self.form.inputs, choice, strict=True)]
+            if sum(occupied[each] for each in places) <= self.form.architecture.buffer.size_bits:
+                traffic.append(sum(moved[each][0] for each in places))
+                energy.append(math.fsum(moved[each][1] for each in places))
         return Kept(
             tiles={},
             homes={},
-            memory_cycles=self.form.architecture.memory_cycles(sum(each[0] for each in parts)),
-            energy_pj=math.fsum(each[1] for each in parts),
+            memory_cycles=self.form.architecture.memory_cycles(min(traffic)) if traffic else math.inf,
+            energy_pj=min(energy, default=math.inf),
             occupancy_bits=0,
         )
 
     def least_occupancy(self, count: int) -> int:
         """Return the bits of the buffer that ``count`` tiles of rows on chip or more take at least."""
-        moved = self._moved(count)
+        occupied = self._occupied(count)
         homes = ((name, range(len(self.form.homes(name)))) for name in self.form.inputs)
-        return moved[None, 0][2] + sum(min(moved[name, level][2] for level in levels) for name, levels in homes)
+        return occupied[None, 0] + sum(min(occupied[name, level] for level in levels) for name, levels in homes)
 
     def kept(self, count: int) -> Iterator[Kept]:
         """Yield the homes of the inputs for ``count`` tiles of rows on chip, those that others dominate left out."""
         form = self.form
-        moved = self._moved(count)
-        base = moved[None, 0]
+        moved, occupied = self._moved(count), self._occupied(count)
         size = form.architecture.buffer.size_bits
         found: list[tuple[int, float, int, tuple[int, ...]]] = []
         for choice in product(*(range(len(form.homes(name))) for name in form.inputs)):
-            parts = [base, *(moved[name, level] for name, level in zip(form.inputs, choice, strict=True))]
-            total = sum(each[0] for each in parts), math.fsum(each[1] for each in parts)
-            bits = sum(each[2] for each in parts)
+            places = [(None, 0), *zip(form.inputs, choice, strict=True)]
+            total = sum(moved[each][0] for each in places), math.fsum(moved[each][1] for each in places)
+            bits = sum(occupied[each] for each in places)
             if bits <= size:
                 found.append((*total, bits, choice))
         for each in found:
@@ -439,12 +488,37 @@ class Node:
         """Return the tiles between two that follow each other along the key rank; None if there is one along it."""
         return self.tiling(count).recurrence_tiles(self.form.key)
 
-    def problem(self, arrays: tuple[int, ...], buffered: frozenset[int], distance: int | None) -> ModuloProblem:
-        """Return the modulo schedule that is asked for."""
+    def problem(
+        self, arrays: tuple[int, ...], buffered: frozenset[int], distance: int | None, free_bits: int
+    ) -> ModuloProblem:
+        """Return the modulo schedule that is asked for.
+
+        Parameters
+        ----------
+        arrays : tuple of int
+            Array of each step.
+        buffered : frozenset of int
+            Steps whose tiles pass through the buffer.
+        distance : int, optional
+            As ``distance`` returns it.
+        free_bits : int
+            Bits of the buffer for those tiles.
+        """
         form = self.form
         held = []
         for maker in range(len(form.steps)):
-            if maker in form.accumulators or maker in buffered:
+            if maker in form.accumulators:
+                continue
+            if maker in buffered:
+                held.append(
+                    Held(
+                        maker=maker,
+                        readers=form.readers(maker),
+                        array=len(form.arrays),
+                        registers=self.buffer_bits[maker],
+                        streams=-1,
+                    )
+                )
                 continue
             for array in dict.fromkeys(arrays[reader] for reader in form.readers(maker)):
                 readers = tuple(reader for reader in form.readers(maker) if arrays[reader] == array)
@@ -465,7 +539,7 @@ class Node:
             peaks=tuple(int(self.peaks[step, arrays[step]]) for step in steps),
             dependences=form.dependences(distance),
             held=tuple(held),
-            room=self.room,
+            room=(*self.room, free_bits),
         )
 
 

@@ -7,11 +7,21 @@ Given the stages, dependences are differences of offsets, and the least offsets 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-__all__ = ["Dependence", "Held", "ModuloProblem", "ModuloSchedule", "latest_offsets", "least_offsets", "solve"]
+__all__ = [
+    "Budget",
+    "Dependence",
+    "Held",
+    "ModuloProblem",
+    "ModuloSchedule",
+    "latest_offsets",
+    "least_offsets",
+    "solve",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,9 +52,9 @@ class Held:
     readers : tuple of int
         Those that read it on ``array``.
     array : int
-        Whose registers hold it.
+        Whose registers hold it; the number behind the last array stands for the buffer.
     registers : int
-        Those that one tile of it takes in the fullest PE.
+        Those that one tile of it takes in the fullest PE, or bits of the buffer.
     streams : int
         Epochs that it may spend on the way without registers: -1 if it is always held, 0 if its readers take it in
         the epoch that makes it, 1 if a link carries it into the next.
@@ -72,9 +82,9 @@ class ModuloProblem:
     dependences : tuple of Dependence
         The order.
     held : tuple of Held
-        Tensors that take registers.
+        Tensors that take registers, or of which the buffer keeps as many tiles as are alive.
     room : tuple of int
-        Registers for tensors in each PE of each array.
+        Registers for tensors in each PE of each array, and then bits of the buffer, if anything is held there.
     """
 
     arrays: tuple[int, ...]
@@ -128,15 +138,30 @@ class ModuloProblem:
             if late != least:
                 yield late
 
-    def fits(self, stages: tuple[int, ...], offsets: tuple[int, ...]) -> bool:
-        """Return whether the registers of every array hold what is alive."""
-        left = list(self.room)
+    def fitting(self, stages: tuple[int, ...]) -> tuple[int, ...] | None:
+        """Return the first of ``offsets`` for which everything fits; None if there are none."""
+        return next((each for each in self.offsets(stages) if self.fits(stages, each)), None)
+
+    @cached_property
+    def held_together(self) -> tuple[tuple[Held, ...], ...]:
+        """What is held of each maker: a tensor that one reader needs held is held on every array that reads it."""
+        found: dict[int, list[Held]] = {}
         for each in self.held:
-            last = max((offsets[reader], stages[reader]) for reader in each.readers)
-            epochs = last[0] - offsets[each.maker]
-            if epochs > each.streams:
-                alive = max(epochs + (last[1] >= stages[each.maker]), 1)
-                left[each.array] -= each.registers * alive
+            found.setdefault(each.maker, []).append(each)
+        return tuple(tuple(each) for each in found.values())
+
+    def fits(self, stages: tuple[int, ...], offsets: tuple[int, ...]) -> bool:
+        """Return whether the registers of every array, and the buffer, hold what is alive."""
+        left = list(self.room)
+        for group in self.held_together:
+            made, is_held, alive = offsets[group[0].maker], False, []
+            for each in group:
+                last = max((offsets[reader], stages[reader]) for reader in each.readers)
+                is_held |= last[0] - made > each.streams
+                alive.append(max(last[0] - made + (last[1] >= stages[each.maker]), 1))
+            if is_held:
+                for each, tiles in zip(group, alive, strict=True):
+                    left[each.array] -= each.registers * tiles
         return min(left) >= 0
 
 
@@ -194,23 +219,38 @@ def latest_offsets(least: tuple[int, ...], edges: Iterable[tuple[int, int, int]]
     return tuple(found)
 
 
-class _Budget:
-    """Nodes that a solution may still visit."""
+class Budget:
+    """Partial schedules that may still be visited.
 
-    def __init__(self, nodes: int | None) -> None:
-        self.left = nodes
+    Parameters
+    ----------
+    nodes : int, optional
+        How many; None for any number.
+    whole : Budget, optional
+        What this budget is a part of.
+    """
 
-    def take(self) -> bool:
-        if self.left is None:
-            return True
-        self.left -= 1
-        return self.left >= 0
+    def __init__(self, nodes: int | None, whole: Budget | None = None) -> None:
+        self.left, self.whole = nodes, whole
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether nothing is left."""
+        return self.left is not None and self.left <= 0
+
+    def take(self, nodes: int = 1) -> bool:
+        """Visit one more, or do what takes as long as ``nodes`` of them, and return whether that is allowed."""
+        if self.is_spent or not (self.whole is None or self.whole.take(nodes)):
+            return False
+        if self.left is not None:
+            self.left -= nodes
+        return True
 
 
 def solve(
-    problem: ModuloProblem, stages: int, below: float, nodes: int | None = None
+    problem: ModuloProblem, stages: int, below: Callable[[], float] = lambda: math.inf, budget: Budget | None = None
 ) -> Iterator[ModuloSchedule | None]:
-    """Yield the schedules of at most ``stages`` stages with a bound below or at ``below``; None if ``nodes`` ran out.
+    """Yield the schedules of at most ``stages`` stages with a bound not above ``below``; None if the budget is spent.
 
     Those at the floor of the problem come first, among them those that stay there when every step runs; then the
     others. Within each kind fewer stages come first. Rotating all stages changes nothing but the numbering, so the
@@ -222,33 +262,37 @@ def solve(
         What must be respected.
     stages : int
         The most stages.
-    below : float
-        Cycles above which a schedule is of no use.
-    nodes : int, optional
-        Partial schedules to visit at most.
+    below : callable
+        Returns the cycles above which a schedule is of no use, which may fall from one schedule to the next.
+    budget : Budget, optional
+        Partial schedules to visit.
     """
-    budget = _Budget(nodes)
-    most = min(stages, len(problem.arrays))
+    budget = budget or Budget(None)
+    counts = range(1, min(stages, len(problem.arrays)) + 1)
     busiest = max(range(len(problem.room)), key=lambda array: problem.loads_by_array[array])
-    floor = problem.floor
-    for kind in ("peak", "floor", "rest"):
-        limit = below if kind == "rest" else floor
-        if limit < floor:
-            return
-        for count in range(1, most + 1):
-            tree = _Tree(problem, count, limit, budget)
-            for found in tree.leaves():
-                if found is None:
-                    yield None
-                    return
-                cost = problem.cost(found, problem.loads)
-                peak = cost == floor and _stays(problem, found, busiest)
-                if kind != ("peak" if peak else "floor" if cost == floor else "rest"):
-                    continue
-                fitting = (offsets for offsets in problem.offsets(found) if problem.fits(found, offsets))
-                offsets = next(fitting, None)
-                if offsets is not None:
-                    yield ModuloSchedule(bound=cost, stages=found, offsets=offsets)
+    floor, later = problem.floor, list[tuple[int, ...]]()
+    if below() < floor:
+        return
+    for count in counts:
+        for found in _Tree(problem, count, lambda: floor, budget).leaves():
+            if found is None:
+                yield None
+                return
+            if not _stays(problem, found, busiest):
+                later.append(found)
+            elif (offsets := problem.fitting(found)) is not None:
+                yield ModuloSchedule(bound=floor, stages=found, offsets=offsets)
+    for found in later:
+        if (offsets := problem.fitting(found)) is not None:
+            yield ModuloSchedule(bound=floor, stages=found, offsets=offsets)
+    for count in counts:
+        for found in _Tree(problem, count, below, budget).leaves():
+            if found is None:
+                yield None
+                return
+            cost = problem.cost(found, problem.loads)
+            if floor < cost <= below() and (offsets := problem.fitting(found)) is not None:
+                yield ModuloSchedule(bound=cost, stages=found, offsets=offsets)
 
 
 def _stays(problem: ModuloProblem, stages: tuple[int, ...], busiest: int) -> bool:
@@ -260,78 +304,67 @@ def _stays(problem: ModuloProblem, stages: tuple[int, ...], busiest: int) -> boo
 class _Tree:
     """The tree of partial schedules with a given number of stages: step after step takes a stage."""
 
-    def __init__(self, problem: ModuloProblem, count: int, limit: float, budget: _Budget) -> None:
+    def __init__(self, problem: ModuloProblem, count: int, limit: Callable[[], float], budget: Budget) -> None:
         self.problem, self.count, self.limit, self.budget = problem, count, limit, budget
         size = len(problem.arrays)
         self.stages = [0] * size
         self.busy = [[0] * len(problem.room) for _ in range(count)]
-        self.rest = [[0] * len(problem.room) for _ in range(size + 1)]
-        for step in reversed(range(size)):
-            self.rest[step] = list(self.rest[step + 1])
-            self.rest[step][problem.arrays[step]] += problem.loads[step]
         self.makers: list[list[int]] = [[] for _ in range(size)]
         for each in problem.dependences:
             if each.tiles == 0 and each.maker < each.reader:
                 self.makers[each.reader].append(each.maker)
-        self.always = [each for each in problem.held if each.streams < 0]
+        certain = (group for group in problem.held_together if any(each.streams < 0 for each in group))
+        self.always = [each for group in certain for each in group]
         # Least epochs from each tensor's maker to each step that depends on it; -1 where none does.
         self.since = [[-1] * size for _ in self.always]
 
     def leaves(self) -> Iterator[tuple[int, ...] | None]:
-        """Yield the stages of every schedule within the limit, in lexicographic order; None if the budget ran out."""
-        yield from self._assign(0)
+        """Yield the stages of every schedule within the limit, in lexicographic order; None if the budget is spent."""
+        yield from self._assign(0, 0)
 
-    def _assign(self, step: int) -> Iterator[tuple[int, ...] | None]:
+    def _assign(self, step: int, used: int) -> Iterator[tuple[int, ...] | None]:
+        """Yield as ``leaves`` with the steps before ``step`` in their stages, ``used`` of which are not empty."""
         if step == len(self.stages):
-            if len(set(self.stages)) == self.count:
-                yield tuple(self.stages)
+            yield tuple(self.stages)
             return
         array, load = self.problem.arrays[step], self.problem.loads[step]
         for stage in range(self.count if step else 1):
+            filled = used | 1 << stage
+            if self.count - filled.bit_count() > len(self.stages) - step - 1:
+                continue  # too few steps are left for the stages that are empty
             if not self.budget.take():
                 yield None
                 return
             self.stages[step] = stage
             self.busy[stage][array] += load
-            if self._least(step + 1) <= self.limit and self._enough_registers(step):
-                for found in self._assign(step + 1):
+            # Work of an array that is still to come may fill the room that longer arrays leave: the floor bounds that.
+            if sum(map(max, self.busy)) <= self.limit() and self._enough_registers(step):
+                for found in self._assign(step + 1, filled):
                     yield found
                     if found is None:
                         self.busy[stage][array] -= load
                         return
             self.busy[stage][array] -= load
 
-    def _least(self, step: int) -> int:
-        """Return cycles that no completion goes below."""
-        longest = sum(map(max, self.busy))
-        # Work of an array that is still to come fills at best the room that longer arrays leave in the stages so far.
-        spare = max(
-            sum(busy[array] for busy in self.busy) + self.rest[step][array] for array in range(len(self.problem.room))
-        )
-        return max(longest, spare)
-
     def _enough_registers(self, step: int) -> bool:
         """Return whether tensors that are always held may still fit, by the longest paths so far."""
-        left = list(self.problem.room)
+        left, stages, own = list(self.problem.room), self.stages, self.stages[step]
         for index, each in enumerate(self.always):
-            since = self.since[index]
+            since, maker = self.since[index], each.maker
             since[step] = -1
-            if step == each.maker:
+            if step == maker:
                 since[step] = 0
-            elif step > each.maker:
-                for maker in self.makers[step]:
-                    if since[maker] >= 0:
-                        waits = self._waits(maker, step)
-                        since[step] = max(since[step], since[maker] + waits)
+            elif step > maker:
+                for source in self.makers[step]:
+                    if since[source] >= 0:
+                        if stages[source] != own:
+                            waits = stages[source] > own
+                        else:
+                            waits = self.problem.arrays[source] != self.problem.arrays[step]
+                        since[step] = max(since[step], since[source] + waits)
             alive = 1
             for reader in each.readers:
-                if each.maker < reader <= step and since[reader] >= 0:
-                    later = self.stages[reader] >= self.stages[each.maker]
-                    alive = max(alive, since[reader] + later)
+                if maker < reader <= step and since[reader] >= 0:
+                    alive = max(alive, since[reader] + (stages[reader] >= stages[maker]))
             left[each.array] -= alive * each.registers
         return min(left) >= 0
-
-    def _waits(self, maker: int, reader: int) -> int:
-        if self.stages[maker] != self.stages[reader]:
-            return int(self.stages[maker] > self.stages[reader])
-        return int(self.problem.arrays[maker] != self.problem.arrays[reader])

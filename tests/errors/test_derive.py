@@ -59,7 +59,7 @@ def test_a_file_that_cannot_be_written_is_said(einrtl: Callable[..., Any], tmp_p
     done = einrtl("derive", "softpick", "-o", path)
     assert (done.code, done.err) == (
         2,
-        f"error: {path} cannot be written: No such file or directory; choose another file\n",
+        f"error: {path} must be writable: No such file or directory; check the folder\n",
     )
 
 

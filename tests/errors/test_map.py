@@ -50,10 +50,26 @@ def test_a_template_for_another_cascade_is_refused(einrtl):
     )
 
 
-def test_a_cascade_that_needs_several_passes_in_every_form_is_refused():
+def test_a_row_that_the_buffer_cannot_hold_is_told_with_the_way_out():
+    workload = dataclasses.replace(WORKLOAD, queries=1, keys=65536)
     with pytest.raises(InputError) as caught:
-        search(load_cascade("sparsemax"), CLOUD, WORKLOAD)
-    assert "must need one pass over rank" in str(caught.value)
+        search(load_cascade("attention-2pass"), load_architecture("fpga-8x8"), workload)
+    assert str(caught.value).startswith(
+        "no tile sizes of the space make a legal schedule on architecture 'fpga-8x8'; closest is m0=65536, p1=1, p0=1, "
+        "where the buffer must hold"
+    )
+    assert "enlarge the buffer, which must hold all 65536 keys of a row; or price a nest (docs/nests.md)" in str(
+        caught.value
+    )
+
+
+def test_a_tile_of_some_keys_is_refused_where_several_passes_go_over_all():
+    with pytest.raises(InputError) as caught:
+        search(load_cascade("attention-2pass"), CLOUD, WORKLOAD, tiles={"m0": 16})
+    assert str(caught.value) == (
+        "tile size m0 must be 64, all keys, for cascade 'attention-2pass', which goes over them 2 times, not 16; leave "
+        "it out, or fix p0"
+    )
 
 
 def test_limits_must_be_positive():

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from mapping.search.pipeline import Dependence, Held, ModuloProblem, latest_offsets, least_offsets, solve
+from mapping.search.pipeline import Budget, Dependence, Held, ModuloProblem, latest_offsets, least_offsets, solve
 
 
 def random_problem(seed, registers):
@@ -72,7 +72,7 @@ def shortest(problem, most):
 def test_with_room_in_the_registers_no_schedule_is_shorter_than_the_first_found(block):
     for seed in range(25 * block, 25 * block + 25):
         problem = random_problem(seed, registers=False)
-        found = min((each.bound for each in solve(problem, 2, float("inf"))), default=None)
+        found = min((each.bound for each in solve(problem, 2)), default=None)
         assert found == shortest(problem, 2), seed
 
 
@@ -80,7 +80,7 @@ def test_what_is_found_respects_tight_registers():
     found = 0
     for seed in range(200):
         problem = random_problem(seed, registers=True)
-        for each in solve(problem, 3, float("inf")):
+        for each in solve(problem, 3):
             assert is_legal(problem, max(each.stages) + 1, each.stages, each.offsets), seed
             found += 1
     assert found > 1000
@@ -89,13 +89,13 @@ def test_what_is_found_respects_tight_registers():
 def test_schedules_at_the_floor_come_first():
     for seed in range(50):
         problem = random_problem(seed, registers=False)
-        bounds = [each.bound for each in solve(problem, 3, float("inf"))]
+        bounds = [each.bound for each in solve(problem, 3)]
         at_floor = bounds.count(problem.floor)
         assert all(bound == problem.floor for bound in bounds[:at_floor])
 
 
 def test_a_spent_budget_is_told():
-    assert list(solve(random_problem(1, registers=False), 3, float("inf"), nodes=2))[-1] is None
+    assert list(solve(random_problem(1, registers=False), 3, budget=Budget(2)))[-1] is None
 
 
 def test_least_offsets_are_longest_paths_and_a_circle_has_none():

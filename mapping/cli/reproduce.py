@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from accel.cli import console, json_option, print_json, table
 from accel.configuration import load_study, study_names
+from mapping.cli.beyond import BEYOND, beyond_options, refuse_other_options, show
+from mapping.cli.frame_tables import print_reproduction
 from mapping.published import QUANTITIES, Mean, Point, Published, load_published, mean_rows, points
 from mapping.reproduce import StudyResult, price_study
 
@@ -31,18 +34,33 @@ _HEADLINES = (
 
 
 @click.command()
-@click.argument("what", type=click.Choice(["fusemax"]))
+@click.argument("what", type=click.Choice(["fusemax", "edge-moe", *BEYOND]))
 @click.option(
     "--setting", type=click.Choice(study_names()), default="published", show_default=True, help="Cost setting."
 )
 @click.option("--all", "show_all", is_flag=True, help="Show all quantities of all points, not only the main ones.")
 @click.option("--plot", type=click.Path(path_type=Path, file_okay=False), help="Draw the figures into a folder.")
+@beyond_options
 @json_option
-def reproduce(what: str, setting: str, show_all: bool, plot: Path | None, as_json: bool) -> None:
+def reproduce(what: str, setting: str, show_all: bool, plot: Path | None, as_json: bool, **beyond: Any) -> None:
     """Compute the published results of WHAT and show them beside the published values.
 
     The computation reads cascades, architectures, schedules and cost tables. It reads no published result.
+    --setting, --all and --plot are for fusemax.
+
+    fusemax-beyond shows the best schedules found for the points of FuseMax, fusemax-codesign the best design of no more
+    area, and beyond-paper the best schedules for cases of which the paper says nothing (docs/beyond.md). --budget is
+    for these, --setting also for the first two.
     """
+    if what == "edge-moe":
+        _only_for_fusemax()
+        refuse_other_options(what)
+        print_reproduction(as_json=as_json)
+        return
+    refuse_other_options(what)
+    if what in BEYOND:
+        show(what, setting=setting, as_json=as_json, **beyond)
+        return
     begin = time.perf_counter()
     study = load_study(setting)
     result = price_study(study)
@@ -65,6 +83,13 @@ def reproduce(what: str, setting: str, show_all: bool, plot: Path | None, as_jso
     if plot is not None:
         for file in written:
             out.print(f"Wrote {file}")
+
+
+def _only_for_fusemax() -> None:
+    context = click.get_current_context()
+    for name, option in (("setting", "--setting"), ("show_all", "--all"), ("plot", "--plot")):
+        if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            raise click.UsageError(f"{option} is for fusemax; edge-moe is shown whole, without it")
 
 
 def _as_json(

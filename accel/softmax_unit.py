@@ -165,6 +165,11 @@ class SoftmaxUnit(PowerRows):
         return max(2, (self.capacity - 1).bit_length() - 2)
 
     @property
+    def product_cycles(self) -> int:
+        """Cycles of the product of step 6."""
+        return 1
+
+    @property
     def latency_cycles(self) -> int:
         """Cycles from accepting a row's last beat to its first weights at the output, the output being idle and ready.
 

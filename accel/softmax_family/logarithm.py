@@ -33,6 +33,7 @@ from typing import ClassVar
 from accel.errors import InputError
 from accel.mantissa_unit import MantissaUnit
 from accel.numerics import FixedPoint, Rounding
+from accel.pipelining import operand_chunks, product_cycles
 from accel.softmax_rows import LOG2E, LOG2E_FRACTION_BITS, PowerRows, Quality, check_range
 
 __all__ = ["LN2", "LN2_FRACTION_BITS", "Log2SoftmaxUnit", "LogSumExpUnit"]
@@ -216,7 +217,14 @@ class LogSumExpUnit(_LogRows):
     @property
     def latency_cycles(self) -> int:
         """Cycles from accepting a beat to its result, the output being idle and ready."""
-        return 14 + self.tree_stages + self.log2.latency_cycles
+        return 14 + self.tree_stages + self.log2.latency_cycles + self.product_cycles
+
+    @property
+    def product_cycles(self) -> int:
+        """Cycles of the product with ln(2)."""
+        low, high = self.log_range
+        bits = 1 + max((-low - 1).bit_length(), high.bit_length())
+        return product_cycles(operand_chunks(bits, signed=True), operand_chunks(LN2.bit_length(), signed=False))
 
     @property
     def max_error(self) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from amaranth import Signal
 
@@ -50,6 +50,9 @@ class Softmax(BufferedRows):
     count_exp, count_max, ... : Out(32)
         With ``counters``: actions since reset, modulo 2**32.
     """
+
+    PACE: ClassVar[str] = "one beat a cycle for any mix of lengths"
+    """How fast beats are taken, in the words of the contract."""
 
     def __init__(self, unit: SoftmaxUnit, *, counters: bool = False) -> None:
         self._counters = counters
@@ -102,6 +105,7 @@ class Softmax(BufferedRows):
             },
             latency_cycles=cls.latency_cycles_of(unit),
             latency_span="from a row's last beat to its first weights",
+            pace=cls.PACE,
             actions=dict(SOFTMAX_ACTIONS) if counters else {},
         )
 

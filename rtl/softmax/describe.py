@@ -18,6 +18,7 @@ def describe(
     derived: Mapping[str, Any],
     latency_cycles: int,
     latency_span: str,
+    pace: str = "one beat a cycle for any mix of lengths",
     actions: Mapping[str, str] | None = None,
 ) -> Contract:
     """Return the contract of a block of the softmax family; ``unit`` is its description."""
@@ -31,7 +32,7 @@ def describe(
         family="softmax",
         summary=(
             *summary[:1],
-            f"Rows of up to {unit.max_beats} beats of {unit.lanes} score(s); one beat a cycle for any mix of lengths.",
+            f"Rows of up to {unit.max_beats} beats of {unit.lanes} score(s); {pace}.",
             f"Scores {unit.input_format}; results {unit.output_format}.",
             *summary[1:],
         ),

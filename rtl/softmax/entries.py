@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from accel.activation_unit import TableShape
 from accel.numerics import FixedPoint
 from accel.softmax_family import (
     BlockSkipUnit,
@@ -11,22 +13,31 @@ from accel.softmax_family import (
     Log2SoftmaxUnit,
     LogSumExpUnit,
     OnlineSoftmaxUnit,
+    ReluAttentionUnit,
+    SigmoidAttentionUnit,
     SoftermaxUnit,
+    SoftpickUnit,
     TopKSoftmaxUnit,
     TwoPassSoftmaxUnit,
+    UnifiedMaxUnit,
 )
 from rtl.entry import UnitEntry
 from rtl.softmax.core import Softmax
+from rtl.softmax.elementwise import ElementwiseWeights
 from rtl.softmax.exact import OnlineSoftmax
 from rtl.softmax.logarithm import Log2Softmax, LogSumExp
 from rtl.softmax.skip import BlockSkip
+from rtl.softmax.softpick import Softpick
 from rtl.softmax.top_k import TopKSoftmax
 from rtl.softmax.two_pass import TwoPassSoftmax
+from rtl.softmax.unified_max import UnifiedMax
 
 __all__ = ["ENTRIES"]
 
 _SCORES = "s16f10,nearest_even,saturate"
 _WEIGHTS = "u16f16,nearest_up,saturate"
+_SIGMOID_SHAPE = TableShape(degree=2, low_bits=8, fraction_bits=15)
+"""Of the smallest table for the default sigmoid: what the search finds, kept for speed."""
 
 
 def _entry(description: type[Any], block: type[Any], summary: str, source: str, target: str, **more: Any) -> UnitEntry:
@@ -93,6 +104,37 @@ ENTRIES = (
         "softmax that keeps scores in place of exponentials and computes these twice",
         _SCORES,
         _WEIGHTS,
+    ),
+    _entry(
+        UnifiedMaxUnit,
+        UnifiedMax,
+        "softmax with a fixed number in place of the maximum, which redoes the rows that leave its window",
+        _SCORES,
+        _WEIGHTS,
+    ),
+    _entry(
+        SoftpickUnit,
+        Softpick,
+        "softpick, whose weights are relu(e^x - 1) over the sum of |e^x - 1|: no score has to be a sink",
+        _SCORES,
+        _WEIGHTS,
+    ),
+    _entry(
+        SigmoidAttentionUnit,
+        ElementwiseWeights,
+        "sigmoid attention weights, sigmoid(x - ln n): each score by itself, without a row's maximum or sum",
+        _SCORES,
+        _WEIGHTS,
+        bias=-math.log(256),
+        shape=_SIGMOID_SHAPE,
+    ),
+    _entry(
+        ReluAttentionUnit,
+        ElementwiseWeights,
+        "ReLU attention weights, relu(x) / n: each score by itself, without a row's maximum or sum",
+        _SCORES,
+        _WEIGHTS,
+        divisor=256.0,
     ),
     _entry(
         BlockSkipUnit,

@@ -14,6 +14,7 @@ from rtl.arith import signed_bits
 from rtl.contract import Contract
 from rtl.elastic import PipelineEnd
 from rtl.mantissa import MantissaFunction
+from rtl.multiply import multiply
 from rtl.softmax.describe import describe
 from rtl.softmax.exponentials import Exponentials
 from rtl.softmax.layouts import powers_layout
@@ -271,8 +272,8 @@ class LogSumExp(FlowingRows):
 
     @staticmethod
     def pipeline_cycles_of(unit: LogSumExpUnit) -> int:
-        """Return the cycles of the pipeline: exponentials, sum and logarithm, product and rounding."""
-        return Exponentials.latency_cycles + SumLog.latency_cycles_of(unit) + 2
+        """Return the cycles of the pipeline: exponentials, sum and logarithm, product, sum and rounding."""
+        return Exponentials.latency_cycles + SumLog.latency_cycles_of(unit) + unit.product_cycles + 2
 
     @classmethod
     def contract_of(cls, unit: LogSumExpUnit) -> Contract:
@@ -297,10 +298,9 @@ class LogSumExp(FlowingRows):
         start = unit.input_format.max_code << (
             unit.log_fraction_bits + LN2_FRACTION_BITS - unit.input_format.fraction_bits
         )
-        product = Signal(signed(len(total.rows.payload) + LN2.bit_length()), name="product", reset_less=True)
-        m.d.sync += product.eq(total.rows.payload * Const(LN2, signed(LN2.bit_length() + 1)))
-        exact = Signal(signed(max(len(product), start.bit_length() + 1) + 1), name="exact")
-        m.d.comb += exact.eq(product + Const(start, signed(start.bit_length() + 1)))
+        product = multiply(m, total.rows.payload, Const(LN2, LN2.bit_length()), name="product")
+        exact = Signal(signed(max(len(product), start.bit_length() + 1) + 1), name="exact", reset_less=True)
+        m.d.sync += exact.eq(product + Const(start, signed(start.bit_length() + 1)))
         up = {
             Rounding.TRUNCATE: Const(0, 1),
             Rounding.NEAREST_UP: exact[shift - 1],

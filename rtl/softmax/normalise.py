@@ -11,6 +11,7 @@ from amaranth.lib.wiring import In, Out
 from accel.softmax_unit import SoftmaxUnit
 from rtl.arith import round_off, shift_right, shift_right_sticky
 from rtl.elastic import PipelineEnd
+from rtl.multiply import multiply
 from rtl.softmax.layouts import row_layout, word_layout
 from rtl.stream import Beat, delay
 
@@ -21,8 +22,8 @@ class Normalise(wiring.Component):
     """Multiplies the buffered exponentials of a row by the row's reciprocal and rounds to the output format.
 
     A word is taken with the row it belongs to; the row is taken with its last word. The pipeline behind never stalls: a
-    word is taken only if the output queue will have room for it. Latency 5 cycles from taking a word to its weights at
-    an idle output, interval 1.
+    word is taken only if the output queue will have room for it. Latency from taking a word to its weights at an idle
+    output: ``latency_cycles``, 5 with a product of one cycle, and ``unit.product_cycles - 1`` more; interval 1.
 
     Parameters
     ----------
@@ -73,28 +74,28 @@ class Normalise(wiring.Component):
         return delay(m, keep, self.latency_cycles - 5, name="selected")
 
     def elaborate(self, platform: Any) -> Any:
-        """Build operands (1), products (2), shifts (3), rounding (4) and the queue (5)."""
+        """Build operands (1), products (1 or more), shifts (1), rounding (1) and the queue (1)."""
         m = Module()
-        lead = self.latency_cycles - 5
-        m.submodules.end = end = PipelineEnd(self._beat.layout, latency_cycles=lead + 4)
+        lead, wider = self.latency_cycles - 5, self._unit.product_cycles - 1
+        m.submodules.end = end = PipelineEnd(self._beat.layout, latency_cycles=lead + wider + 4)
         wiring.connect(m, end.output, wiring.flipped(self.results))
         taken = take_words(m, self.words, self.rows, end)
-        top = self._top(m, taken, lead) if self._unit.keep_row_sum else None
+        top = self._top(m, taken, lead + wider) if self._unit.keep_row_sum else None
         row, numbers = self._exponentials(m)
         keep = delay(m, self._selected(m, self.words.payload.keep, taken), 1, name="keep")
         started = delay(m, taken, lead + 1, name="taken", reset_less=False)
         m.d.comb += self.multiplied.eq(keep & started.replicate(self._unit.lanes))
-        valid = delay(m, started, 2, name="valid", reset_less=False)
-        keep = delay(m, keep, 2, name="kept")
-        last = delay(m, self.words.payload.last, lead + 3, name="last")
+        valid = delay(m, started, wider + 2, name="valid", reset_less=False)
+        keep = delay(m, keep, wider + 2, name="kept")
+        last = delay(m, self.words.payload.last, lead + wider + 3, name="last")
 
         reciprocal = delay(m, row.reciprocal, 1, name="reciprocal")
         weights = end.results.payload
         for lane, (halvings, mantissa) in enumerate(numbers):
-            product = Signal(self._unit.mantissa_bits + len(reciprocal), name=f"product_{lane}", reset_less=True)
-            factor = delay(m, mantissa, 1, name=f"mantissa_{lane}") if self._unit.mantissa_bits else 1
-            m.d.sync += product.eq(factor * reciprocal)
-            shift = self._shift(m, halvings, row.shift, name=f"shift_{lane}")
+            product = self._product(m, mantissa, reciprocal, lane)
+            shift = delay(
+                m, self._shift(m, halvings, row.shift, name=f"shift_{lane}"), wider, name=f"shift_{lane}_waited"
+            )
             if top is None:
                 value = self._round(m, product, shift, name=f"weight_{lane}")
             else:
@@ -109,6 +110,15 @@ class Normalise(wiring.Component):
             end.results.valid.eq(delay(m, valid, 1, name="valid_end", reset_less=False)),
         ]
         return m
+
+    def _product(self, m: Any, mantissa: Any, reciprocal: Any, lane: int) -> Any:
+        """Return the product of a mantissa, which is taken in first, and the reciprocal of its row."""
+        factor = delay(m, mantissa, 1, name=f"mantissa_{lane}") if self._unit.mantissa_bits else Const(1, 1)
+        if self._unit.product_cycles > 1:
+            return multiply(m, factor, reciprocal, name=f"product_{lane}")
+        product = Signal(self._unit.mantissa_bits + len(reciprocal), name=f"product_{lane}", reset_less=True)
+        m.d.sync += product.eq(factor * reciprocal)
+        return product
 
     def _top(self, m: Any, taken: Any, lead: int) -> list[Any]:
         """Return for each lane, ``lead + 3`` cycles later, whether its weight is the row's largest."""

@@ -156,19 +156,27 @@ class BufferedRows(RowUnit):
         """Return a component with ``words`` and ``rows`` in and ``results`` out."""
         raise NotImplementedError
 
+    def _row_buffer(self, shape: Any) -> Any:
+        """Return the row buffer."""
+        return MemoryFifo(shape, depth=self.buffer_beats)
+
+    def _left(self, row_buffer: Any) -> Any:
+        """Return whether a word leaves the row buffer for good."""
+        return row_buffer.o.valid & row_buffer.o.ready
+
     def elaborate(self, platform: Any) -> Any:
         """Connect the parts."""
         m = Module()
         m.submodules.front = front = self._front()
         m.submodules.statistic = statistic = self._statistic()
         m.submodules.back = back = self._back()
-        m.submodules.row_buffer = row_buffer = MemoryFifo(front.words.payload.shape(), depth=self.buffer_beats)
+        m.submodules.row_buffer = row_buffer = self._row_buffer(front.words.payload.shape())
         m.submodules.row_queue = row_queue = MemoryFifo(statistic.rows.payload.shape(), depth=self.buffer_beats)
         wiring.connect(m, row_buffer.o, back.words)
         wiring.connect(m, row_queue.o, back.rows)
         wiring.connect(m, back.results, wiring.flipped(getattr(self, self.sink)))
 
-        accept = self._accept(m, left=row_buffer.o.valid & row_buffer.o.ready)
+        accept = self._accept(m, left=self._left(row_buffer))
         self._send(m, front.scores, accept, self._last(m, accept))
         m.d.comb += [
             statistic.powers.payload.eq(front.powers.payload),

@@ -17,12 +17,18 @@ from accel.softmax_family import (
     Log2SoftmaxUnit,
     LogSumExpUnit,
     OnlineSoftmaxUnit,
+    ReluAttentionUnit,
+    SigmoidAttentionUnit,
     SoftermaxUnit,
+    SoftpickUnit,
     TopKSoftmaxUnit,
     TwoPassSoftmaxUnit,
+    UnifiedMaxUnit,
 )
+from accel.softmax_family.elementwise import ElementwiseUnit
 from accel.softmax_family.logarithm import LN2, LN2_FRACTION_BITS
 from accel.softmax_unit import SoftmaxUnit
+from sim.golden.activation import activation
 from sim.golden.mantissa import mantissa_function
 from sim.golden.softmax import exact_softmax, softmax
 from sim.golden.softmax_steps import (
@@ -34,6 +40,7 @@ from sim.golden.softmax_steps import (
     round_weights,
     scaled,
 )
+from sim.golden.unified_max import unified_max
 
 __all__ = ["GoldenRow", "exact_row", "golden_rows"]
 
@@ -104,6 +111,42 @@ def _online(unit: OnlineSoftmaxUnit, row: Codes) -> tuple[Codes, Codes]:
     return np.arange(len(row)), round_weights(unit, mantissa * y, shifts, mantissa, halvings)
 
 
+def _softpick(unit: SoftpickUnit, row: Codes) -> tuple[Codes, Codes]:
+    (one,), (level,) = exponentials(unit, np.zeros(1, np.int64))
+    mantissa, halvings = exponentials(unit, row)
+    above = row > 0
+    # Each difference counts in steps of the larger of the two exponentials.
+    value = np.where(
+        above,
+        mantissa - (one >> np.clip(level - halvings, 0, 62)),
+        one - (mantissa >> np.clip(halvings - level, 0, 62)),
+    )
+    halvings = np.minimum(halvings, level)
+    fewest, total, _ = accumulate(unit, value, halvings)
+    if not total:
+        return np.arange(len(row)), np.zeros(len(row), np.int64)
+    y, e = reciprocal(unit, total)
+    shifts = (
+        unit.mantissa_fraction_bits
+        + unit.reciprocal_fraction_bits
+        - unit.output_format.fraction_bits
+        + (halvings - fewest)
+        + (e + unit.sum_drop_bits - unit.sum_fraction_bits)
+    )
+    weights = round_weights(unit, value * y, shifts, value, halvings)
+    return np.arange(len(row)), np.where(above, weights, 0)
+
+
+def _elementwise(unit: ElementwiseUnit, row: Codes) -> tuple[Codes, Codes]:
+    shifted = row + math.floor(math.ldexp(unit.bias, unit.input_format.fraction_bits) + 0.5)
+    if isinstance(unit, SigmoidAttentionUnit):
+        result, fraction_bits = activation(unit.activation, shifted), unit.output_format.fraction_bits + 1
+    else:
+        result, fraction_bits = np.maximum(shifted, 0), unit.input_format.fraction_bits
+    factor = math.floor(math.ldexp(1 / unit.divisor, unit.factor_fraction_bits) + 0.5)
+    return np.arange(len(row)), unit.output_format.convert(result * factor, fraction_bits + unit.factor_fraction_bits)
+
+
 def _top_k(unit: TopKSoftmaxUnit, row: Codes) -> tuple[Codes, Codes]:
     weights = softmax(unit, [row]).weights[0]
     mantissa, halvings = exponentials(unit, row)
@@ -152,12 +195,31 @@ _MODELS: Mapping[type, Callable[[Any, Codes], tuple[Codes, Codes]]] = {
     Log2SoftmaxUnit: _log2_weights,
     LogSumExpUnit: _log_sum_exp,
     BlockSkipUnit: _skip,
+    SoftpickUnit: _softpick,
+    UnifiedMaxUnit: lambda unit, row: (np.arange(len(row)), unified_max(unit, row)),
+    SigmoidAttentionUnit: _elementwise,
+    ReluAttentionUnit: _elementwise,
 }
 
 
 def exact_row(unit: Any, row: Codes) -> NDArray[np.float64]:
-    """Return in float64 what a unit of the family approximates: a row's softmax to its base, or its log-sum-exp."""
+    """Return in float64 what a unit of the family approximates: a row's weights, or its log-sum-exp."""
     x = unit.input_format.to_real(row)
+    if isinstance(unit, ElementwiseUnit):
+        shifted = x + math.ldexp(unit.bias_code, -unit.input_format.fraction_bits)
+        sigmoid = isinstance(unit, SigmoidAttentionUnit)
+        found = (np.exp(-np.logaddexp(0.0, -shifted)) if sigmoid else np.maximum(shifted, 0.0)) / unit.divisor
+        weights: NDArray[np.float64] = found if sigmoid else np.minimum(found, unit.output_format.max_value)
+        return weights
+    if isinstance(unit, SoftpickUnit):
+        largest = max(0.0, float(x.max()))
+        scale = np.exp(-largest)
+        # (e**x - 1) * scale, near 0 without cancellation.
+        terms: NDArray[np.float64] = np.where(
+            x > 0, -np.exp(x - largest) * np.expm1(-x), np.expm1(np.minimum(x, 0)) * scale
+        )
+        total = float(np.abs(terms).sum())
+        return np.maximum(terms, 0.0) / total if total else np.zeros_like(terms)
     if isinstance(unit, LogSumExpUnit):
         result = np.array([x.max() + math.log(np.exp(x - x.max()).sum())])
         clipped: NDArray[np.float64] = np.clip(result, unit.output_format.min_value, unit.output_format.max_value)

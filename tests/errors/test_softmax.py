@@ -50,6 +50,52 @@ COMMAND_CASES = [
     ),
     ("top-k-softmax --k 0", "k must be from 1 to 64, not 0; use 1"),
     ("top-k-softmax --lanes 2", "lanes must be 1 for the top-k softmax, which inserts one score a cycle, not 2; use 1"),
+    ("softpick --exp-segments 3", "exp_segments must be a power of two from 1 to 4096, not 3; use 2"),
+    (
+        "softpick --exp-segments 1",
+        "exp_segments must be fine enough to tell a score of 0.000977 from 0, but 1 are not; use 2",
+    ),
+    (
+        "softpick --input-format s16f12,nearest_even,saturate",
+        "input_format.fraction_bits must be from -8 to 11, not 12; use 11",
+    ),
+    (
+        "softpick --input-format u15f10,nearest_even,saturate",
+        "input_format must be signed, not u15f10,nearest_even,saturate; use s16f10",
+    ),
+    (
+        "softpick --output-format u17f17,nearest_up,saturate",
+        "output_format.fraction_bits must be from 2 to 16, not 17; use 16",
+    ),
+    ("sigmoid-attention --bias 32", "bias must be from -32.0 to 31.9990234375, not 32.0; use 31.9990234375"),
+    ("sigmoid-attention --divisor 0", "divisor must be from 1 to 65536, not 0.0; use 1"),
+    (
+        "sigmoid-attention --input-format s18f10,nearest_even,saturate",
+        "input_format.width_bits must be from 3 to 17, not 18; use 17",
+    ),
+    (
+        "sigmoid-attention --function-error 1",
+        "function_error must be from 3.814697265625e-06 to 0.125, not 1.0; use 0.125",
+    ),
+    (
+        "sigmoid-attention --output-format u8f16,nearest_up,saturate",
+        (
+            "output_format must hold every weight below 1, but ends at 0.0038909912109375; "
+            "use at least 16 bits or fewer fraction bits"
+        ),
+    ),
+    ("relu-attention --divisor 1e6", "divisor must be from 1 to 65536, not 1000000.0; use 65536"),
+    (
+        "relu-attention --input-format u15f10,nearest_even,saturate",
+        "input_format must be signed, not u15f10,nearest_even,saturate; use s16f10",
+    ),
+    (
+        "relu-attention --divisor 1 --output-format u8f4,nearest_up,wrap",
+        (
+            "output_format must hold 31.999 or saturate, but ends at 15.9375 and has overflow 'wrap'; "
+            "use overflow 'saturate' or more bits"
+        ),
+    ),
     ("block-skip --block-beats 5000", "block_beats must be from 1 to 4096, not 5000; use 4096"),
     (
         "block-skip --threshold 1",

@@ -15,8 +15,8 @@ others likewise. Only the residual needs a table, and only near 0. For an input 
 5. The result is ``total`` with C fraction bits, rounded and fitted by the output format: the only rounding but the one
    in the table. Invalid lanes give 0.
 
-Timing, the output being always ready: a beat is accepted in every cycle that offers one, and stands at the output
-``latency_cycles`` later.
+Timing, the output being always ready: a beat that is offered is accepted ``interval_cycles`` after the one before it,
+and stands at the output ``latency_cycles`` later.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ class ActivationUnit:
         Largest distance of any result from the exact function of the input code, the function being brought into the
         range of the output format; 2**-24 to 1/8, and at least the rounding error of the output.
     lanes : int
-        Numbers in a beat, each with a table of its own; 1 to 64.
+        Numbers in a beat; 1 to 64.
     input_format : FixedPoint
         Of x: signed, 4 to 18 bits, 0 to 18 fraction bits.
     output_format : FixedPoint
@@ -197,6 +197,9 @@ class ActivationUnit:
         Largest degree of the table's polynomials, which is the number of multipliers of a lane; 1 or 2.
     shape : TableShape, optional
         Shape of the table; if absent, the one with the fewest ROM bits is searched, which takes seconds.
+    lanes_per_table : int
+        Lanes that share a table and its multipliers, one after the other; divides ``lanes``. A beat is then accepted
+        once in so many cycles: as little hardware as the rate allows.
 
     Raises
     ------
@@ -211,6 +214,7 @@ class ActivationUnit:
     output_format: FixedPoint
     max_degree: int = 2
     shape: TableShape | None = None
+    lanes_per_table: int = 1
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -238,6 +242,12 @@ class ActivationUnit:
                     hint=f"use {min(max(value, low), high)}",
                     field=path,
                 )
+        if self.lanes_per_table < 1 or self.lanes % self.lanes_per_table:
+            raise InputError(
+                f"lanes_per_table must divide the {self.lanes} lane(s), but is {self.lanes_per_table}",
+                hint=f"use {math.gcd(self.lanes, max(self.lanes_per_table, 1))}",
+                field=("lanes_per_table",),
+            )
         if not source.signed:
             raise InputError(
                 f"input_format must be signed, not {source}",
@@ -343,12 +353,17 @@ class ActivationUnit:
     @property
     def latency_cycles(self) -> int:
         """Cycles from accepting a beat to its results at the output, which is idle and ready."""
-        return 5 + 2 * self.table.degree
+        return 4 + 2 * self.table.degree + self.lanes_per_table
 
     @property
     def interval_cycles(self) -> int:
         """Cycles between two accepted beats, the output being ready."""
-        return 1
+        return self.lanes_per_table
+
+    @property
+    def tables(self) -> int:
+        """Tables, and pipelines, that the unit has."""
+        return self.lanes // self.lanes_per_table
 
 
 def _fraction_bits(max_error: float) -> int:

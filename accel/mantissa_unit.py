@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from accel.errors import InputError, did_you_mean
 from accel.numerics import Rounding
 from accel.numerics.segments import Corridor, SegmentTable, smallest_table
+from accel.pipelining import search_cycles
 
 __all__ = ["MANTISSA_FUNCTIONS", "MantissaUnit"]
 
@@ -138,9 +139,14 @@ class MantissaUnit:
         return (1 + 2 * self.worst_error) * (1 + step / 2 / (1 - step)) - 1
 
     @property
+    def search_cycles(self) -> int:
+        """Cycles in which the leading 1 is found."""
+        return search_cycles(self.value_bits)
+
+    @property
     def latency_cycles(self) -> int:
-        """Cycles from a value to its result: 3 to normalise, the polynomial, 1 to round."""
-        return 3 + (1 + 2 * self.table.degree) + 1
+        """Cycles from a value to its result: 3 or 4 to normalise, the polynomial, 1 to round."""
+        return self.search_cycles + 2 + (1 + 2 * self.table.degree) + 1
 
     @property
     def interval_cycles(self) -> int:

@@ -34,6 +34,7 @@ from functools import cached_property
 from accel.errors import InputError, did_you_mean
 from accel.mantissa_unit import MantissaUnit
 from accel.numerics import FixedPoint, Rounding
+from accel.pipelining import operand_chunks, product_cycles
 
 __all__ = ["NORMS", "NormUnit"]
 
@@ -181,12 +182,41 @@ class NormUnit:
         )
 
     @property
+    def denominator_cycles(self) -> int:
+        """Cycles from the sums of a row to D: the longest of three products, and two sums."""
+        count, squares = (operand_chunks(bits, signed=False) for bits in (self.count_bits, self.square_sum_bits))
+        total = operand_chunks(self.sum_bits, signed=True)
+        floor = (
+            operand_chunks(2 * self.count_bits, signed=False),
+            operand_chunks(self.epsilon_code.bit_length(), signed=False),
+        )
+        return 2 + max(
+            product_cycles(count, squares),
+            product_cycles(total, total) if self.centred else 0,
+            product_cycles(*floor),
+        )
+
+    @property
+    def centred_product_cycles(self) -> int:
+        """Cycles of the product of ``n * x - S`` and y."""
+        return product_cycles(
+            operand_chunks(self.centre_bits, signed=True),
+            operand_chunks(self.rsqrt.result_fraction_bits + 1, signed=False),
+        )
+
+    @property
+    def scale_cycles(self) -> int:
+        """Cycles from a buffered beat to its results: 3 for ``n * x - S``, the product, 4 to shift and round, 1."""
+        return 8 + self.centred_product_cycles
+
+    @property
     def latency_cycles(self) -> int:
         """Cycles from accepting a row's last beat to its first results at the output, the output being idle and ready.
 
-        16 beside the 1 / sqrt unit; more lanes add one register stage for each factor of four in the adder trees.
+        6 beside denominator, 1 / sqrt and products; more lanes add a stage for each factor of four in the adder trees.
         """
-        return 16 + ((self.lanes - 1).bit_length() + 1) // 2 + self.rsqrt.latency_cycles
+        tree = ((self.lanes - 1).bit_length() + 1) // 2
+        return 6 + tree + self.denominator_cycles + self.rsqrt.latency_cycles + self.scale_cycles
 
     @property
     def interval_cycles(self) -> int:

@@ -9,7 +9,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from accel.mantissa_unit import MantissaUnit
-from rtl.arith import count_leading_zeros, shift_left
+from rtl.normalise import Normalise
 from rtl.polynomial import Polynomial
 from rtl.stream import delay, flow
 
@@ -19,7 +19,8 @@ __all__ = ["MantissaFunction"]
 class MantissaFunction(wiring.Component):
     """Computes 1 / sqrt(v) or log2(v) of a positive integer, one a cycle, bit for bit as ``accel.mantissa_unit`` says.
 
-    Latency 7 cycles for a table of degree 1, 9 for degree 2 (``unit.latency_cycles``), interval 1. The error is at most
+    Latency 7 cycles for a table of degree 1, 9 for degree 2, and one more for values of more than 32 bits
+    (``unit.latency_cycles``); interval 1. The error is at most
     ``unit.max_result_error``: of y by trial of every mantissa, and of rounding the mantissa.
 
     Parameters
@@ -53,10 +54,14 @@ class MantissaFunction(wiring.Component):
         return self._unit.latency_cycles
 
     def elaborate(self, platform: Any) -> Any:
-        """Build: find the leading 1 (1), shift (2), round (3), the polynomial, round (1)."""
+        """Build: find the leading 1 (1 or 2), shift (1), round (1), the polynomial, round (1)."""
         m = Module()
         unit, table = self._unit, self._unit.table
-        fraction, exponent = self._normalise(m)
+        m.submodules.normalise = normal = Normalise(
+            value_bits=unit.value_bits, fraction_bits=unit.fraction_bits, search_cycles=unit.search_cycles
+        )
+        wiring.connect(m, wiring.flipped(self.value), normal.value)
+        fraction, exponent = normal.result.payload.fraction, normal.result.payload.exponent
         m.submodules.polynomial = polynomial = Polynomial(table)
         argument = polynomial.argument.payload
         segment = fraction[table.low_bits :]
@@ -71,31 +76,12 @@ class MantissaFunction(wiring.Component):
         shift = table.value_fraction_bits - unit.result_fraction_bits
         rounded = Signal(len(value) + 1)
         m.d.comb += rounded.eq((value + Const(1 << shift >> 1, shift + 1))[: len(rounded)])
+        waited = polynomial.latency_cycles + 1
         mantissa = Signal(unit.result_fraction_bits + 1, reset_less=True)
         m.d.sync += mantissa.eq(rounded[shift:][: len(mantissa)])
         m.d.comb += [
             self.result.payload.mantissa.eq(mantissa),
-            self.result.payload.exponent.eq(delay(m, exponent, polynomial.latency_cycles + 1, name="exponent")),
-            self.result.valid.eq(delay(m, self.value.valid, unit.latency_cycles, name="valid", reset_less=False)),
+            self.result.payload.exponent.eq(delay(m, exponent, waited, name="exponent")),
+            self.result.valid.eq(delay(m, normal.result.valid, waited, name="valid", reset_less=False)),
         ]
         return m
-
-    def _normalise(self, m: Any) -> tuple[Any, Any]:
-        """Return u and e after stage 3."""
-        bits, top = self._unit.fraction_bits, self._unit.value_bits - 1
-        zeros = Signal(range(top + 1), reset_less=True)
-        shifted = Signal(top + 1, reset_less=True)
-        exponent = Signal(range(top + 1), name="exponent_0", reset_less=True)
-        m.d.sync += zeros.eq(count_leading_zeros(m, self.value.payload, name="value"))
-        m.d.sync += shifted.eq(shift_left(delay(m, self.value.payload, 1, name="value"), zeros))
-        m.d.sync += exponent.eq((Const(top, len(exponent)) - zeros)[: len(exponent)])
-
-        fraction = Signal(bits, reset_less=True)
-        kept = shifted[top - bits : top]
-        if top == bits:
-            m.d.sync += fraction.eq(kept)
-        else:
-            up = Signal(bits + 1)
-            m.d.comb += up.eq(kept + shifted[top - bits - 1])
-            m.d.sync += fraction.eq(Mux(up[bits], Const(-1, bits), up[:bits]))
-        return fraction, delay(m, exponent, 1, name="normal_exponent")

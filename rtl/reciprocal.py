@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth import Cat, Const, Module, Mux, Signal, unsigned
+from amaranth import Cat, Const, Module, Signal, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from accel.errors import InputError
 from accel.numerics import LinearTable
 from accel.numerics.tables import newton_reciprocal_error
-from rtl.arith import count_leading_zeros, shift_left
 from rtl.lookup import TableLookup
+from rtl.normalise import Normalise
 from rtl.stream import delay, flow
 
 __all__ = ["Reciprocal"]
@@ -98,12 +98,14 @@ class Reciprocal(wiring.Component):
     def elaborate(self, platform: Any) -> Any:
         """Build: find the leading 1 (1), shift (2), round (3), look up (4 to 6), multiply and round twice (7 to 10)."""
         m = Module()
-        fraction, exponent = self._normalise(m)
+        m.submodules.normalise = normal = Normalise(value_bits=self._value_bits, fraction_bits=self._fraction_bits)
+        wiring.connect(m, wiring.flipped(self.value), normal.value)
+        fraction, exponent = normal.result.payload.fraction, normal.result.payload.exponent
         bits, guess_bits = self._fraction_bits, self._guess.result_fraction_bits
 
         m.submodules.lookup = lookup = TableLookup(self._guess)
         m.d.comb += lookup.argument.payload.eq(fraction)
-        m.d.comb += lookup.argument.valid.eq(delay(m, self.value.valid, 3, name="valid", reset_less=False))
+        m.d.comb += lookup.argument.valid.eq(normal.result.valid)
         y0 = lookup.result.payload
         mantissa = Cat(delay(m, fraction, TableLookup.latency_cycles, name="fraction"), Const(1, 1))
 
@@ -124,27 +126,7 @@ class Reciprocal(wiring.Component):
         ]
         m.d.comb += [
             self.result.payload.mantissa.eq(result),
-            self.result.payload.exponent.eq(delay(m, exponent, 8, name="exponent")),
+            self.result.payload.exponent.eq(delay(m, exponent, 7, name="exponent")),
             self.result.valid.eq(delay(m, lookup.result.valid, 4, name="result_valid", reset_less=False)),
         ]
         return m
-
-    def _normalise(self, m: Any) -> tuple[Any, Any]:
-        """Return the bits of f below its leading 1 after stage 3, and e after stage 2."""
-        bits, top = self._fraction_bits, self._value_bits - 1
-        zeros = Signal(range(self._value_bits), reset_less=True)
-        shifted = Signal(self._value_bits, reset_less=True)
-        exponent = Signal(range(self._value_bits), reset_less=True)
-        m.d.sync += zeros.eq(count_leading_zeros(m, self.value.payload, name="value"))
-        m.d.sync += shifted.eq(shift_left(delay(m, self.value.payload, 1, name="value"), zeros))
-        m.d.sync += exponent.eq((Const(top, len(exponent)) - zeros)[: len(exponent)])
-
-        fraction = Signal(bits, reset_less=True)
-        kept = shifted[top - bits : top]
-        if top == bits:
-            m.d.sync += fraction.eq(kept)
-        else:
-            up = Signal(bits + 1)
-            m.d.comb += up.eq(kept + shifted[top - bits - 1])
-            m.d.sync += fraction.eq(Mux(up[bits], Const(-1, bits), up[:bits]))
-        return fraction, exponent

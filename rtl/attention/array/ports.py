@@ -13,14 +13,25 @@ from rtl.attention.array.buffers import job_layout
 from rtl.attention.array.core import AttentionArrayCore
 from rtl.axi import PortWrapper
 
-__all__ = ["AttentionArrayPorts"]
+__all__ = ["ArrayWrapper", "AttentionArrayPorts"]
 
 
 def _lane_bits(element: FixedPoint) -> int:
     return 8 * -(-element.width_bits // 8)
 
 
-class AttentionArrayPorts(PortWrapper):
+class ArrayWrapper(PortWrapper):
+    """Anything with flat ports that has an array in it."""
+
+    _unit: AttentionArray
+
+    @property
+    def unit(self) -> AttentionArray:
+        """Parameters of the array."""
+        return self._unit
+
+
+class AttentionArrayPorts(ArrayWrapper):
     """An ``AttentionArrayCore`` to be named in Verilog as its users expect.
 
     Each lane of ``tdata`` takes a whole number of bytes, lane 0 the lowest; bits above the width of the format are
@@ -85,11 +96,6 @@ class AttentionArrayPorts(PortWrapper):
             "m_axis_tready": (In(1), "the beat is taken in this cycle if offered"),
         }
         super().__init__(core, ports)
-
-    @property
-    def unit(self) -> AttentionArray:
-        """Its parameters."""
-        return self._unit
 
     def elaborate(self, platform: Any) -> Any:
         """Build the core in a domain clocked by ``aclk``."""

@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from accel.attention_array import AttentionArray, check_timing
 from accel.errors import InputError
 from rtl.attention.array.pe import MatrixPE
-from rtl.attention.array.ports import AttentionArrayPorts
+from rtl.attention.array.ports import ArrayWrapper, AttentionArrayPorts
 from rtl.attention.array.vector import VectorPE
 from rtl.emit import Emitted, check_name, sidecar, verilog_text
 from rtl.netlist import convert
 
-__all__ = ["array_verilog", "emit_array"]
+__all__ = ["array_verilog", "emit_array", "write_texts"]
 
 _WAIVER = "/* verilator lint_off UNUSEDSIGNAL */\n"
 
 
-def array_verilog(component: AttentionArrayPorts, name: str) -> str:
-    """Return the Verilog of ``component``, whose ``cells`` is ``name``: the same bytes for the same parameters.
+def array_verilog(component: ArrayWrapper, name: str) -> str:
+    """Return the Verilog of an array, or of a design around one: the same bytes for the same parameters.
+
+    Parameters
+    ----------
+    component : ArrayWrapper
+        Its ``cells`` is ``name``.
+    name : str
+        Of the top module.
 
     Raises
     ------
@@ -52,13 +60,24 @@ def emit_array(unit: AttentionArray, name: str, directory: Path, *, counters: bo
     component = AttentionArrayPorts(unit, counters=counters, cells=name)
     text = array_verilog(component, name)
     description = sidecar(component, name, text)
+    write_texts(directory, {f"{name}.v": text, f"{name}.json": json.dumps(description, indent=2) + "\n"})
     verilog, beside = directory / f"{name}.v", directory / f"{name}.json"
+    return Emitted(verilog=verilog, sidecar=beside, description=description)
+
+
+def write_texts(directory: Path, texts: Mapping[str, str]) -> None:
+    """Write files by name into ``directory``, which is made if it is missing.
+
+    Raises
+    ------
+    InputError
+        One cannot be written.
+    """
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        verilog.write_text(text, encoding="utf-8", newline="\n")
-        beside.write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8", newline="\n")
+        for name, text in texts.items():
+            (directory / name).write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
         raise InputError(
             f"{directory} must be writable, but is not: {error.strerror}", hint="choose another directory with -o"
         ) from None
-    return Emitted(verilog=verilog, sidecar=beside, description=description)

@@ -1,0 +1,1 @@
+"""What depends on a vendor or on a board, and nothing else does."""

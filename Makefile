@@ -1,12 +1,13 @@
 # make run   the main job: from an attention cascade to verified Verilog, on real scores
 # make test  linter, type checker and all tests
-# Both install what they need into .venv first; they need Python 3.11 or newer, make and a C++ compiler.
+# make docs  the documentation site, into build/site
+# All install what they need into .venv first; they need Python 3.11 or newer, make and a C++ compiler.
 
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: run test lint tests clean
+.PHONY: run test lint tests docs clean
 
 run: $(STAMP)
 	$(BIN)/einrtl run examples/minilm.yaml -o build/minilm
@@ -20,6 +21,9 @@ lint: $(STAMP)
 
 tests: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+docs: $(STAMP)
+	$(BIN)/python -m sphinx -q -W --keep-going docs build/site
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("error: Python must be 3.11 or newer, not " + sys.version.split()[0] + "; run: make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,6 +15,8 @@ __all__ = [
     "SimulationError",
     "ToolMissingError",
     "did_you_mean",
+    "unwritable",
+    "way_out",
 ]
 
 
@@ -132,3 +135,37 @@ def did_you_mean(word: str, known: Iterable[str], *, also: str = "") -> str:
     shown = names if len(names) <= LISTED_NAMES else names[: LISTED_NAMES // 2]
     more = f" and {len(names) - len(shown)} more" if len(shown) < len(names) else ""
     return f"known: {', '.join(shown)}{more}{'; ' + also if also else ''}"
+
+
+_WAYS_OUT = {
+    errno.ENOSPC: "free some space, or write to another disk",
+    errno.EDQUOT: "free some space, or write to another disk",
+    errno.EFBIG: "raise the limit of file sizes, or write to another disk",
+    errno.EACCES: "check its permissions, or choose another place",
+    errno.EPERM: "check its permissions, or choose another place",
+    errno.EROFS: "choose a place that can be written",
+    errno.EISDIR: "name a file, not a folder",
+    errno.ENAMETOOLONG: "use a shorter name",
+    errno.EMFILE: "raise the limit of open files: ulimit -n 4096",
+    errno.ENOMEM: "free some memory, or take a smaller problem",
+}
+
+
+def way_out(error: OSError, *, otherwise: str) -> str:
+    """Return a hint for what the operating system refused; ``otherwise`` where its kind tells no better one."""
+    return _WAYS_OUT.get(error.errno or 0, otherwise)
+
+
+def unwritable(path: object, error: OSError, *, otherwise: str = "check the folder") -> InputError:
+    """Return the error that says why ``path`` could not be written, and the way out.
+
+    Parameters
+    ----------
+    path : Path or str
+        The file, or words that name it.
+    error : OSError
+        What the operating system says.
+    otherwise : str
+        The way out where the kind of ``error`` tells no better one.
+    """
+    return InputError(f"{path} must be writable: {error.strerror or error}", hint=way_out(error, otherwise=otherwise))

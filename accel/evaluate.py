@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
@@ -45,17 +45,26 @@ def evaluate(
     *,
     keep: Iterable[str] = (),
     parameters: Mapping[str, float] | None = None,
+    operators: Mapping[str, Callable[..., Array]] | None = None,
 ) -> dict[str, Array]:
     """Return the outputs of ``cascade`` and the tensors named in ``keep``; see ``Cascade.evaluate``.
 
     Floating-point exceptions raise nothing: an overflow gives an infinity, an undefined result NaN, as in hardware.
+
+    Parameters
+    ----------
+    cascade, inputs, sizes, dtype, keep, parameters
+        As for ``Cascade.evaluate``.
+    operators : mapping of str to callable, optional
+        Operator of the notation (``exp``) to what computes it instead: a function of arrays in the type that the
+        evaluation calculates in, which is float32 for bfloat16. What it returns is rounded like any other result.
 
     Raises
     ------
     InputError
         An input is missing, unknown, of the wrong shape or has NaN; a size is missing or a tile does not divide its
         rank; ``dtype`` is neither one of ``DTYPES`` nor a fixed-point format; ``keep`` names an unknown tensor; a
-        parameter is unknown; a fixed-point format refuses a value.
+        parameter or an operator is unknown; a fixed-point format refuses a value.
     """
     arithmetic = Arithmetic.of(dtype)
     wanted = _wanted(cascade, keep)
@@ -63,7 +72,7 @@ def evaluate(
     arrays = _inputs(cascade, inputs, arithmetic)
     complete = cascade.sizes({**sizes, **_shapes(cascade, arrays, sizes)})
     _refuse_partial_tiles(cascade, complete)
-    run = _Run(cascade, arrays, complete, values, arithmetic)
+    run = _Run(cascade, arrays, complete, values, arithmetic, _operators(operators or {}))
     last_use = {access.tensor: n for n, stage in enumerate(cascade.stages) for e in stage.einsums for access in e.reads}
     with np.errstate(all="ignore"):
         for number, stage in enumerate(cascade.stages):
@@ -86,6 +95,14 @@ def _parameters(cascade: Cascade, given: Mapping[str, float]) -> dict[str, float
             raise InputError(f"parameter {name} must be a number, not {value!r}", hint="give a float", field=(name,))
         values[name] = float(value)
     return values
+
+
+def _operators(given: Mapping[str, Callable[..., Array]]) -> Mapping[str, Callable[..., Any]]:
+    """Return what computes each operator."""
+    for name in given:
+        if name not in MAP:
+            raise InputError(f"no operator is called {name!r}", hint=did_you_mean(name, MAP), field=(name,))
+    return {**MAP, **given}
 
 
 def _wanted(cascade: Cascade, keep: Iterable[str]) -> tuple[str, ...]:
@@ -174,8 +191,10 @@ class _Run:
         sizes: Mapping[str, int],
         parameters: Mapping[str, float],
         arithmetic: Arithmetic,
+        operators: Mapping[str, Callable[..., Any]],
     ) -> None:
         self.cascade = cascade
+        self.operators = operators
         self.arrays = arrays
         self.sizes = sizes
         self.parameters = parameters
@@ -332,7 +351,7 @@ class _Run:
         """Return the value of ``expression``, broadcastable over the ranks of ``space``."""
         if isinstance(expression, Operation):
             operands = [self.expression(operand, space) for operand in expression.operands]
-            return self.arithmetic.operation(MAP[expression.operator](*operands))
+            return self.arithmetic.operation(self.operators[expression.operator](*operands))
         if isinstance(expression, RankValue):
             return self.affine({expression.rank: 1}, 0, space.ranks, space.bound).astype(self.dtype)
         if not isinstance(expression, Access):

@@ -40,7 +40,7 @@ class LayerAttention:
     tiles : mapping of str to int
         Tile sizes of the template's plan; searched for if empty.
     window : int, optional
-        Keys that a query sees at most, for a cascade with a window.
+        Keys that a query sees at most, for a cascade with a window; by default the model's own, or the cascade's.
     """
 
     cascade: str

@@ -6,7 +6,7 @@ import csv
 import io
 from pathlib import Path
 
-from accel.errors import InputError
+from accel.errors import unwritable
 from accel.nest_result import NestResult
 from accel.result import Result
 
@@ -48,4 +48,4 @@ def write_actions_csv(result: Result | NestResult, file: str | Path) -> None:
     try:
         path.write_text(actions_csv(result), encoding="utf-8")
     except OSError as error:
-        raise InputError(f"{path} must be writable: {error.strerror}", hint="check the folder") from None
+        raise unwritable(path, error) from None

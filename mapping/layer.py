@@ -218,7 +218,8 @@ def _parts(layer: Layer, model: AttentionModel, architecture: Architecture, cost
 def _attention(layer: Layer, model: AttentionModel, architecture: Architecture, costs: CostTable) -> LayerPart:
     cascade = load_cascade(layer.attention.cascade)
     workload = model.workload(batch=layer.batch, length=layer.length, queries=layer.queries)
-    workload = dataclasses.replace(workload, window=layer.attention.window)
+    if layer.attention.window is not None:
+        workload = dataclasses.replace(workload, window=layer.attention.window)
     plan = find_plan(cascade, architecture)
     if layer.attention.tiles:
         schedule = Schedule(

@@ -9,7 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from accel.errors import InputError
+from accel.errors import InputError, unwritable
 from accel.result import Result
 from mapping.timeline import Bar, epoch_bars
 
@@ -50,7 +50,7 @@ def gantt(result: Result, path: str | Path) -> None:
         # Without the name of the drawing program the same schedule gives the same bytes.
         figure.savefig(file, dpi=100, metadata={"Software": None})
     except OSError as error:
-        raise InputError(f"{file} must be writable: {error.strerror}", hint="check the folder") from None
+        raise unwritable(file, error) from None
 
 
 def _draw(result: Result) -> Figure:

@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Patch
 from matplotlib.path import Path as CurvePath
 
-from accel.errors import InputError
+from accel.errors import InputError, unwritable
 from mapping.dot import PASS_COLOURS, dot_text
 from mapping.graph import GraphEdge, GraphNode, PassGraph
 
@@ -62,7 +62,7 @@ def draw_graph(graph: PassGraph, path: str | Path) -> None:
         with rc_context({"svg.hashsalt": "einrtl", "svg.fonttype": "none"}):
             figure.savefig(file, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
     except OSError as error:
-        raise InputError(f"{file} must be writable: {error.strerror}", hint="choose another path") from None
+        raise unwritable(file, error, otherwise="choose another path") from None
 
 
 def _figure(graph: PassGraph) -> Figure:

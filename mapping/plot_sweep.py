@@ -12,7 +12,7 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from accel.errors import InputError
+from accel.errors import InputError, unwritable
 from accel.sweep import Measure
 from mapping.sweep.export import MEASURE_LABELS
 
@@ -75,7 +75,7 @@ def plot_fronts(
         # Without the name of the drawing program the same results give the same bytes.
         figure.savefig(file, dpi=100, metadata={"Software": None})
     except OSError as error:
-        raise InputError(f"{file} must be writable: {error.strerror}", hint="check the folder") from None
+        raise unwritable(file, error) from None
 
 
 def _draw(groups: Mapping[tuple[Any, ...], list[Mapping[str, Any]]], minimise: Sequence[Measure], title: str) -> Figure:

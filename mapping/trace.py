@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from accel.errors import InputError
+from accel.errors import InputError, unwritable
 from accel.result import Result
 from mapping.timeline import Bar, epoch_bars
 
@@ -97,4 +97,4 @@ def write_trace(result: Result, path: str | Path, epochs: int = DEFAULT_EPOCHS) 
     try:
         file.write_text(text + "\n", encoding="utf-8")
     except OSError as error:
-        raise InputError(f"{file} must be writable: {error.strerror}", hint="check the folder") from None
+        raise unwritable(file, error) from None

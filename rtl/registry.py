@@ -14,10 +14,14 @@ from accel.errors import InputError, did_you_mean
 from accel.norm_unit import NORMS, NormUnit
 from accel.numerics import FixedPoint, Overflow, Rounding
 from accel.softmax_unit import SoftmaxUnit
+from rtl.activation import ENTRIES as CLOSED_ENTRIES
 from rtl.activation import ActivationBlock, activation_contract
+from rtl.attention.array import ENTRIES as ARRAY_ENTRIES
 from rtl.attention.reordered import ENTRIES as REORDERED_ENTRIES
+from rtl.block import ENTRIES as BLOCK_ENTRIES
 from rtl.entry import UnitEntry
 from rtl.norm import Norm, norm_contract
+from rtl.primitive import ENTRIES as PRIMITIVE_ENTRIES
 from rtl.softmax import ENTRIES as SOFTMAX_ENTRIES
 from rtl.softmax import Softmax, softmax_contract
 
@@ -116,8 +120,12 @@ UNITS: Mapping[str, UnitEntry] = {
         ),
         *SOFTMAX_ENTRIES,
         *REORDERED_ENTRIES,
+        *ARRAY_ENTRIES,
+        *BLOCK_ENTRIES,
         *(_activation_entry(function) for function in ACTIVATIONS),
+        *CLOSED_ENTRIES,
         *(_norm_entry(function) for function in NORMS),
+        *PRIMITIVE_ENTRIES,
     )
 }
 """All blocks by name."""

@@ -7,11 +7,6 @@ C++ (``compiled_shim.cpp``), with the pauses of both ports, so that exhaustive a
 from __future__ import annotations
 
 import ctypes
-import hashlib
-import shutil
-import subprocess
-import tempfile
-import time
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,19 +18,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from accel.errors import InputError, SimulationError
 from accel.numerics import FixedPoint
+from sim.beats import pack, unpack
+from sim.library import SHARES, build_library, load_library
 from sim.toolchain import Toolchain
 
 __all__ = ["ALWAYS", "Batch", "CompiledUnit", "Rhythm"]
 
-BUILD_TIMEOUT_S = 900
 PATIENCE_CYCLES = 10_000
 DRAIN_CYCLES = 64
 """Cycles that are run after the last beat, to see that no further one comes."""
 
 _SHIM = Path(__file__).with_name("compiled_shim.cpp")
-_COMPILE = ("-std=c++20", "-O2", "-fPIC", "-w")
-_RUNTIME = ("verilated.cpp", "verilated_threads.cpp")
-_SHARES = 1 << 16
 _ENDINGS = {
     3: "port m_axis must keep tvalid until tready, but took it back",
     4: "port m_axis must keep its payload until tready, but changed it",
@@ -68,7 +61,7 @@ class Rhythm:
         """Check the shares: a port that never moves would only run into the time-out."""
         for name in ("offer_share", "take_share"):
             share = getattr(self, name)
-            if not 1 / _SHARES <= share <= 1:
+            if not 1 / SHARES <= share <= 1:
                 raise InputError(
                     f"{name} must be from 2**-16 to 1, not {share}", hint="use 1 for a port that never pauses"
                 )
@@ -129,17 +122,11 @@ class _Port:
 
     def pack(self, codes: NDArray[np.int64]) -> NDArray[np.uint8]:
         """Return ``codes`` as bytes; the bits above the width, which the block must ignore, are the wrong ones."""
-        spare = ((1 << (8 * self.lane_bytes)) - 1) ^ ((1 << self.element.width_bits) - 1)
-        words = (codes ^ spare).astype("<i8").view(np.uint8).reshape(*codes.shape, 8)
-        return np.ascontiguousarray(words[..., : self.lane_bytes]).reshape(len(codes), self.data_bytes)
+        return pack(codes, self.element)
 
     def unpack(self, data: NDArray[np.uint8]) -> NDArray[np.int64]:
         """Return the numbers whose whole bytes stand in ``data``."""
-        words = data.reshape(len(data), self.lanes, self.lane_bytes)
-        top = words[..., -1:].astype(np.int64) >> 7 if self.element.signed else np.zeros((len(data), self.lanes, 1))
-        filled = np.concatenate([words, np.repeat(255 * top, 8 - self.lane_bytes, axis=-1).astype(np.uint8)], axis=-1)
-        numbers: NDArray[np.int64] = np.ascontiguousarray(filled).view("<i8")[..., 0].astype(np.int64)
-        return numbers
+        return unpack(data, self.element)
 
     def pack_keep(self, keep: NDArray[np.bool_]) -> NDArray[np.uint8]:
         return np.packbits(np.repeat(keep, self.lane_bytes, axis=1), axis=1, bitorder="little")
@@ -236,8 +223,15 @@ class CompiledUnit:
             for name, which in (("s_axis", "input_format"), ("m_axis", "output_format"))
         )
         status = tuple(name for name in widths if not name.startswith(("s_axis_", "m_axis_", "aclk", "aresetn")))
-        library, seconds = _library(verilog, description["top"], _glue(source, sink, status), toolchain, cache)
-        calls = _load(library)
+        library, seconds = build_library(
+            verilog,
+            description["top"],
+            glue=_glue(source, sink, status),
+            shim=_SHIM,
+            toolchain=toolchain,
+            cache=cache,
+        )
+        calls = load_library(library)
         model = ctypes.c_void_p(calls.einrtl_new())
         unit = cls(
             library=library,
@@ -306,7 +300,7 @@ class CompiledUnit:
             np.zeros(beats, np.uint8),
             np.zeros(beats, np.int64),
         )
-        shares = (round(share * _SHARES) for share in (rhythm.offer_share, rhythm.take_share))
+        shares = (round(share * SHARES) for share in (rhythm.offer_share, rhythm.take_share))
         pace = _Rhythm(rhythm.seed & (2**64 - 1), *shares, patience_cycles, DRAIN_CYCLES)
         seen = _Seen()
         ending = self._calls.einrtl_run(self._model, *map(ctypes.byref, (_arrays(*sent), _arrays(*taken), pace, seen)))
@@ -366,96 +360,3 @@ def _glue(source: _Port, sink: _Port, status: Sequence[str]) -> str:
         f"#define IN_BYTES {source.data_bytes}\n#define OUT_BYTES {sink.data_bytes}\n"
         f"#define READ_STATUS(unit, values) do {{ (void)(values); {reads} }} while (0)\n"
     )
-
-
-def _load(library: Path) -> ctypes.CDLL:
-    calls = ctypes.CDLL(str(library))
-    calls.einrtl_new.restype = ctypes.c_void_p
-    calls.einrtl_run.restype = ctypes.c_int
-    for name in ("einrtl_delete", "einrtl_reset", "einrtl_status"):
-        getattr(calls, name).restype = None
-    return calls
-
-
-def _tool(command: Sequence[object], folder: Path, what: str) -> None:
-    """Run a tool in ``folder``; its last lines are the message if it fails."""
-    try:
-        done = subprocess.run(
-            [str(word) for word in command],
-            cwd=folder,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            stdin=subprocess.DEVNULL,
-            timeout=BUILD_TIMEOUT_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise SimulationError(f"{what} did not end within {BUILD_TIMEOUT_S} s") from None
-    if done.returncode:
-        tail = "\n".join(f"  {line}" for line in (done.stdout + done.stderr).splitlines()[-20:])
-        raise SimulationError(f"{what} failed; its last lines:\n{tail}")
-
-
-def _aside(final: Path) -> Path:
-    """Return a new folder beside ``final``: a build that was killed is never taken for a finished one."""
-    try:
-        final.parent.mkdir(parents=True, exist_ok=True)
-        return Path(tempfile.mkdtemp(prefix=f".{final.name}-", dir=final.parent))
-    except OSError as error:
-        raise InputError(
-            f"the build folder {final.parent} must be writable: {error.strerror}", hint="choose another"
-        ) from None
-
-
-def _includes(toolchain: Toolchain) -> tuple[str, ...]:
-    include = toolchain.verilator_root / "include"
-    switches = ("COVERAGE", "SC", "TIMING", "TRACE")
-    return (f"-I{include}", f"-I{include / 'vltstd'}", *(f"-DVM_{name}=0" for name in switches))
-
-
-def _runtime(toolchain: Toolchain, cache: Path) -> list[Path]:
-    """Return Verilator's own objects, compiled once for a cache."""
-    digest = hashlib.sha256(str((toolchain.verilator_root, toolchain.compiler, _COMPILE)).encode()).hexdigest()[:16]
-    found = []
-    for name in _RUNTIME:
-        final = cache / f"runtime-{digest}-{Path(name).stem}.o"
-        if not final.is_file():
-            folder = _aside(final)
-            try:
-                source = toolchain.verilator_root / "include" / name
-                command = (toolchain.compiler, *_COMPILE, *_includes(toolchain), "-c", source, "-o", "runtime.o")
-                _tool(command, folder, "the build of Verilator's runtime")
-                (folder / "runtime.o").replace(final)
-            finally:
-                shutil.rmtree(folder, ignore_errors=True)
-        found.append(final)
-    return found
-
-
-def _library(verilog: Path, top: str, glue: str, toolchain: Toolchain, cache: Path) -> tuple[Path, float]:
-    """Return the library of this text and glue, and the seconds that its build took."""
-    text, shim = verilog.read_bytes(), _SHIM.read_text(encoding="utf-8")
-    parts = (text.decode(), top, glue, shim, str(toolchain.verilator_root), toolchain.compiler, *_COMPILE)
-    final = cache.resolve() / f"{hashlib.sha256('|'.join(parts).encode()).hexdigest()[:16]}.so"
-    if final.is_file():
-        return final, 0.0
-    started = time.perf_counter()
-    folder = _aside(final)
-    try:
-        (folder / f"{top}.v").write_bytes(text)
-        # "env" sets what Verilator asks for without a change to the environment of this process.
-        verilator = ("env", f"VERILATOR_ROOT={toolchain.verilator_root}", toolchain.verilator)
-        options = ("--cc", "-O3", "--prefix", "Vunit", "--Mdir", "model", "--top-module", top, f"{top}.v")
-        _tool((*verilator, *options), folder, "Verilator")
-        # One translation unit: the headers are read once.
-        parts_of_model = sorted(path.name for path in (folder / "model").glob("*.cpp"))
-        whole = glue + shim + "".join(f'#include "{name}"\n' for name in parts_of_model)
-        (folder / "unit.cpp").write_text(whole, encoding="utf-8")
-        runtime = _runtime(toolchain, cache.resolve())
-        command = (toolchain.compiler, *_COMPILE, *_includes(toolchain), "-Imodel", "-shared", "unit.cpp", *runtime)
-        _tool((*command, "-o", "unit.so"), folder, "the build of the compiled unit")
-        (folder / "unit.so").replace(final)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    return final, time.perf_counter() - started

@@ -22,7 +22,14 @@ from sim.golden.reordered import Head, exact_attention, reordered_attention
 from sim.streams import CompiledStreams, Streams, pack, unpack
 from sim.toolchain import find_toolchain
 
-__all__ = ["ReorderedRun", "compile_reordered", "price_reordered", "quantized_head", "run_reordered"]
+__all__ = [
+    "ReorderedRun",
+    "compile_reordered",
+    "energy_by_component",
+    "price_reordered",
+    "quantized_head",
+    "run_reordered",
+]
 
 Codes = NDArray[np.int64]
 
@@ -33,8 +40,8 @@ class ReorderedRun:
 
     Parameters
     ----------
-    outputs : tuple of ndarray[queries, F], int64
-        Codes that the hardware gave, head by head.
+    outputs, golden : tuple of ndarray[queries, F], int64
+        Codes that the hardware gave, and those of the golden model, head by head.
     bit_exact : bool
         They are the golden model's, and so is the end of each head.
     cycles_model, cycles_rtl : int
@@ -47,11 +54,14 @@ class ReorderedRun:
         Largest distance of an output from float64 attention of the quantized inputs, and the unit's bound on it.
     utilisation : float
         Share of the slots' cycles, from the first key read to the last, that work on a pair that counts.
+    simulated_cycles : int
+        All cycles that were run.
     simulated_cycles_per_second : float
         Speed of the simulation.
     """
 
     outputs: tuple[Codes, ...]
+    golden: tuple[Codes, ...]
     bit_exact: bool
     cycles_model: int
     cycles_rtl: int
@@ -61,6 +71,7 @@ class ReorderedRun:
     max_error: float
     error_bound: float
     utilisation: float
+    simulated_cycles: int
     simulated_cycles_per_second: float
 
 
@@ -156,6 +167,7 @@ def run_reordered(
     compute = sum(each.compute_cycles for each in times)
     return ReorderedRun(
         outputs=outputs,
+        golden=tuple(golden.outputs),
         bit_exact=bool(exact),
         cycles_model=times[-1].last_output_cycle + 1,
         cycles_rtl=int(out[-1]) + 1,
@@ -165,6 +177,7 @@ def run_reordered(
         max_error=max(_error(unit, head, got) for head, got in zip(heads, outputs, strict=True)),
         error_bound=unit.max_error,
         utilisation=golden.actions["exp"] * unit.iteration_cycles / (compute * unit.slots),
+        simulated_cycles=seen.cycles,
         simulated_cycles_per_second=seen.cycles / seen.seconds,
     )
 
@@ -235,6 +248,14 @@ def price_reordered(unit: ReorderedUnit, actions: Mapping[str, int], costs: Cost
             ActionEnergy(action=action, count=count, energy_each_pj=each, energy_pj=each * count, basis=basis)
         )
     return tuple(result)
+
+
+def energy_by_component(unit: ReorderedUnit, actions: Mapping[str, int], costs: CostTable) -> dict[str, float]:
+    """Return the energy of actions in the operators, in the memories, and in all, pJ; raises as ``price_reordered``."""
+    parts = {"arithmetic": 0.0, "buffer": 0.0}
+    for each in price_reordered(unit, actions, costs):
+        parts["arithmetic" if each.action in _ATTENTION_PRIMITIVES else "buffer"] += each.energy_pj
+    return parts | {"total": sum(parts.values())}
 
 
 def report(unit: ReorderedUnit, run: ReorderedRun, costs: CostTable) -> dict[str, Any]:

@@ -7,8 +7,6 @@ C++ (``streams_shim.cpp``), with pauses of each port.
 from __future__ import annotations
 
 import ctypes
-import hashlib
-import shutil
 import time
 import weakref
 from collections.abc import Mapping, Sequence
@@ -20,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accel.errors import InputError, SimulationError
-from accel.numerics import FixedPoint
-from sim.compiled import _COMPILE, _aside, _includes, _load, _runtime, _tool
+from sim.beats import pack, unpack
+from sim.library import SHARES, build_library, load_library
 from sim.toolchain import Toolchain
 
 __all__ = ["CompiledStreams", "StreamRun", "Streams", "pack", "unpack"]
@@ -31,7 +29,6 @@ DRAIN_CYCLES = 64
 """Cycles that are run after the last beat, to see that no further one comes."""
 
 _SHIM = Path(__file__).with_name("streams_shim.cpp")
-_SHARES = 1 << 16
 _ENDINGS = {
     2: "port m_axis must keep tvalid until tready, but took it back",
     3: "port m_axis must keep its payload until tready, but changed it",
@@ -84,28 +81,6 @@ class StreamRun:
     cycles: int
     seconds: float
     status: dict[str, int]
-
-
-def number_bytes(element: FixedPoint) -> int:
-    """Return the whole bytes that a number takes in a beat."""
-    return -(-element.width_bits // 8)
-
-
-def pack(codes: NDArray[np.int64], element: FixedPoint) -> NDArray[np.uint8]:
-    """Return ``codes``, ndarray[beats, numbers], as bytes; the spare bits, which a block ignores, are inverted."""
-    size = number_bytes(element)
-    spare = ((1 << (8 * size)) - 1) ^ ((1 << element.width_bits) - 1)
-    words = np.ascontiguousarray((codes ^ spare).astype("<i8")).view(np.uint8).reshape(*codes.shape, 8)
-    return np.ascontiguousarray(words[..., :size]).reshape(len(codes), -1)
-
-
-def unpack(data: NDArray[np.uint8], element: FixedPoint) -> NDArray[np.int64]:
-    """Return the numbers, ndarray[beats, numbers], whose whole bytes stand in ``data``."""
-    size = number_bytes(element)
-    words = data.reshape(len(data), -1, size)
-    top = words[..., -1:] >> 7 if element.signed else np.zeros((*words.shape[:2], 1), np.uint8)
-    filled = np.concatenate([words, np.repeat(255 * top, 8 - size, axis=-1).astype(np.uint8)], axis=-1)
-    return np.ascontiguousarray(filled).view("<i8")[..., 0].astype(np.int64)
 
 
 class _Stream(ctypes.Structure):
@@ -168,10 +143,15 @@ class CompiledStreams:
             raise InputError("the block must have AXI4-Stream ports s_axis_... and m_axis", hint="emit it with them")
         status = tuple(name for name in widths if not name.startswith(("s_axis_", "m_axis_", "aclk", "aresetn")))
         out_bytes = widths["m_axis_tdata"] // 8
-        library, seconds = _library(
-            verilog, description["top"], _glue(inputs, widths, out_bytes, status), toolchain, cache
+        library, seconds = build_library(
+            verilog,
+            description["top"],
+            glue=_glue(inputs, widths, out_bytes, status),
+            shim=_SHIM,
+            toolchain=toolchain,
+            cache=cache,
         )
-        calls = _load(library)
+        calls = load_library(library)
         model = ctypes.c_void_p(calls.einrtl_new())
         unit = cls(
             library=library,
@@ -248,12 +228,12 @@ class CompiledStreams:
         for name, share in shares.items():
             if name not in names:
                 raise InputError(f"shares must name ports of the block ({', '.join(names)}), not {name!r}")
-            if not 1 / _SHARES <= share <= 1:
+            if not 1 / SHARES <= share <= 1:
                 raise InputError(
                     f"the share of {name} must be from 2**-16 to 1, not {share}",
                     hint="use 1 for a port that never pauses",
                 )
-        return [round(shares.get(name, 1.0) * _SHARES) for name in names]
+        return [round(shares.get(name, 1.0) * SHARES) for name in names]
 
     def _arrays(self, streams: Streams) -> list[_Arrays]:
         """Return bytes, last and cycles of each port, the output's at the end."""
@@ -303,30 +283,3 @@ def _glue(inputs: Sequence[str], widths: Mapping[str, int], out_bytes: int, stat
         f"#define INPUTS {len(inputs)}\n#define OUT_BYTES {out_bytes}\n#define GLUE {glue}\n"
         f"#define READ_STATUS(unit, values) do {{ (void)(values); {reads} }} while (0)\n"
     )
-
-
-def _library(verilog: Path, top: str, glue: str, toolchain: Toolchain, cache: Path) -> tuple[Path, float]:
-    """Return the library of this text and glue, and the seconds that its build took."""
-    text, shim = verilog.read_bytes(), _SHIM.read_text(encoding="utf-8")
-    parts = (text.decode(), top, glue, shim, str(toolchain.verilator_root), toolchain.compiler, *_COMPILE)
-    final = cache.resolve() / f"{hashlib.sha256('|'.join(parts).encode()).hexdigest()[:16]}.so"
-    if final.is_file():
-        return final, 0.0
-    started = time.perf_counter()
-    folder = _aside(final)
-    try:
-        (folder / f"{top}.v").write_bytes(text)
-        # "env" sets what Verilator asks for without a change to the environment of this process.
-        verilator = ("env", f"VERILATOR_ROOT={toolchain.verilator_root}", toolchain.verilator)
-        options = ("--cc", "-O3", "--prefix", "Vunit", "--Mdir", "model", "--top-module", top, f"{top}.v")
-        _tool((*verilator, *options), folder, "Verilator")
-        # One translation unit: the headers are read once.
-        model = "".join(f'#include "{path.name}"\n' for path in sorted((folder / "model").glob("*.cpp")))
-        (folder / "unit.cpp").write_text(glue + shim + model, encoding="utf-8")
-        runtime = _runtime(toolchain, cache.resolve())
-        command = (toolchain.compiler, *_COMPILE, *_includes(toolchain), "-Imodel", "-shared", "unit.cpp", *runtime)
-        _tool((*command, "-o", "unit.so"), folder, "the build of the compiled unit")
-        (folder / "unit.so").replace(final)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    return final, time.perf_counter() - started

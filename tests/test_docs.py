@@ -87,8 +87,8 @@ def test_every_command_on_a_page_exists_with_its_options(path: Path) -> None:
                 found = command.get_command(context, arguments[0])
                 assert found is not None, arguments
                 command, arguments = found, arguments[1:]
-                context = click.Context(command, parent=context, info_name=command.name)
-            if not command.ignore_unknown_options:
+                context = click.Context(command, parent=context, info_name=command.name, **command.context_settings)
+            if not context.ignore_unknown_options:
                 command.make_parser(context).parse_args(list(arguments))  # raises NoSuchOption
 
 

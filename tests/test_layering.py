@@ -17,8 +17,11 @@ FORBIDDEN = {
     "sim": set(),
     "sim.golden": {"mapping", "rtl", "amaranth", "cocotb", "cocotb_tools", "cocotbext", "matplotlib"},
 }
-PROCESS_ENTRIES = {"rtl/synth/worker.py", "sim/worker.py"}
-"""Programs of their own, which read the environment and may end their process, as a cli module may."""
+PROCESS_ENTRIES = {"rtl/synth/worker.py", "sim/bench/runner.py", "sim/formal/worker.py", "sim/worker.py"}
+"""Programs of their own, which read the environment and may end their process, as a cli module may.
+
+``sim/bench/runner.py`` is written word for word beside emitted Verilog, for users to run. None is ever imported.
+"""
 
 
 def modules() -> list[Path]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import platform
 import sys
 import time
@@ -16,7 +15,7 @@ from click.shell_completion import get_completion_class
 
 from accel.cli.display import console, json_option, print_json, table
 from accel.cli.options import Loudness, with_common_options
-from accel.errors import EinRTLError, InputError, did_you_mean
+from accel.errors import EinRTLError, InputError, did_you_mean, way_out
 
 __all__ = [
     "COMMAND_GROUP",
@@ -101,14 +100,21 @@ def list_command(kinds: tuple[str, ...], as_json: bool) -> None:
         return
     for kind, rows in listings.items():
         heads = list(rows[0]) if rows else ["name"]
-        shown = table(
-            kind, [head.replace("_", " ") for head in heads], [[_cell(row[head]) for head in heads] for row in rows]
-        )
+        cells = [[_cell(head, row[head]) for head in heads] for row in rows]
+        shown = table(kind, [head.replace("_", " ") for head in heads], cells)
         shown.columns[0].no_wrap = True  # names are there to be copied
+        shown.padding, shown.pad_edge = (0, 1, 0, 0), False
+        for column, head, *texts in zip(shown.columns, heads, *cells, strict=True):
+            if head.endswith(("_cycles", "_format", "_error")):
+                # Numbers and their heads of several words leave the room to the texts.
+                column.max_width = max(map(len, [*head.split("_"), *texts]))
         console().print(shown)
 
 
-def _cell(value: object) -> str:
+def _cell(head: str, value: object) -> str:
+    """Return a value as the table shows it: of a number format the width and fraction only; --json has all of it."""
+    if head.endswith("_format"):
+        return str(value).partition(",")[0]
     return f"{value:.3g}" if isinstance(value, float) else "" if value is None else str(value)
 
 
@@ -174,18 +180,8 @@ def _trace(loud: Loudness) -> None:
         click.echo(traceback.format_exc(), err=True)
 
 
-_WAYS_OUT = {
-    errno.ENOSPC: "free some space, or write to another disk",
-    errno.EDQUOT: "free some space, or write to another disk",
-    errno.EACCES: "check its permissions, or choose another place",
-    errno.EROFS: "choose a place that can be written",
-    errno.EMFILE: "raise the limit of open files: ulimit -n 4096",
-    errno.ENOMEM: "free some memory, or take a smaller problem",
-}
-
-
 def _system_fault(error: OSError) -> str:
     """Return a line for what the operating system refused where no command foresaw it."""
     where = f"{error.filename}: " if error.filename else ""
-    hint = _WAYS_OUT.get(error.errno or 0, "see --verbose for where it happened")
+    hint = way_out(error, otherwise="see --verbose for where it happened")
     return f"{where}{error.strerror or error}; {hint}"

@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from accel.cascade import load_cascade
 from accel.cli import console, json_option, print_json, table
-from accel.errors import InputError, did_you_mean
+from accel.errors import InputError, did_you_mean, unwritable
 from mapping.derivation.check import operations
 from mapping.derive import FORMS, Derivation
 from mapping.derive import derive as derive_form
@@ -138,7 +138,7 @@ def _write(derivation: Derivation, path: Path) -> None:
     try:
         path.write_text(str(derivation.cascade), encoding="utf-8")
     except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror}", hint="choose another file") from error
+        raise unwritable(path, error) from None
 
 
 def _count(number: int | None) -> str:

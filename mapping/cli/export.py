@@ -10,7 +10,7 @@ from accel.accelforge import accelforge_workload
 from accel.cascade import load_cascade
 from accel.cli import console
 from accel.cli.model import dimensions_option, read_sizes
-from accel.errors import InputError
+from accel.errors import unwritable
 from accel.workload_file import read_workload
 
 __all__ = ["export_command"]
@@ -58,5 +58,5 @@ def export_command(
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise InputError(f"{output} must be writable: {error.strerror}", hint="check the folder") from None
+        raise unwritable(output, error) from None
     console().print(f"Wrote {output}", markup=False)

@@ -11,8 +11,8 @@ import click
 from click.core import ParameterSource
 
 from accel import spec
-from accel.cli import console, print_json, table
-from accel.errors import InputError
+from accel.cli import check_output, console, print_json, table
+from accel.errors import InputError, unwritable
 from accel.fpga import QUANTITIES, Device, load_device
 from accel.frame import VisionTransformer, load_frame
 from accel.frame_design import load_design
@@ -67,18 +67,22 @@ def map_frame(
     if show_space:
         _print_space(model, target, spaces, as_json)
         return
+    check_output(save)
     begin = time.perf_counter()
     found, refused = _search(model, target, spaces, objective)
     wall_time_s = time.perf_counter() - begin
     shown = next((each for each in found if each.space.bits == _SHOWN_BITS), found[0])
-    if save is not None:
-        save.write_text(spec.dump(shown.best.design), encoding="utf-8")
     if as_json:
         print_json(_as_json(model, target, found, refused, wall_time_s))
-        return
-    _print_found(model, target, found, refused, shown, wall_time_s)
+    else:
+        _print_found(model, target, found, refused, shown, wall_time_s)
     if save is not None:
-        console().print(f"Wrote {save}")
+        try:
+            save.write_text(spec.dump(shown.best.design), encoding="utf-8")
+        except OSError as error:
+            raise unwritable(save, error) from None
+        if not as_json:
+            console().print(f"Wrote {save}")
 
 
 def _refuse_other_options() -> None:

@@ -16,8 +16,8 @@ import click
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from accel.cli import console, json_option, print_json, table
-from accel.errors import InputError
+from accel.cli import check_output, console, json_option, print_json, table
+from accel.errors import InputError, unwritable
 from accel.sweep import Measure, SweepFile
 from mapping.sweep.export import WORKLOAD, mark_fronts, write_csv, write_parquet
 from mapping.sweep.page import sweep_page
@@ -68,7 +68,9 @@ def sweep(
     """
     if is_database(file) and not show:
         raise InputError(f"{file} is a database of results, which can only be shown", hint="add --show")
-    _check_outputs(plot, csv_file, parquet_file, report)
+    check_output(plot, "picture", ".png")
+    for each in (csv_file, parquet_file, report):  # before hours of work rather than after
+        check_output(each)
     database = output or (file if is_database(file) else Path(file.with_suffix(".sqlite").name))
     plan = None if is_database(file) else load_plan(file)
     progress, wall_time_s = None, 0.0
@@ -104,15 +106,6 @@ def sweep(
             console().print(f"Wrote {written}")
 
 
-def _check_outputs(plot: Path | None, *files: Path | None) -> None:
-    """Refuse a file that cannot be written before hours of work rather than after."""
-    if plot is not None and plot.suffix.lower() != ".png":
-        raise InputError(f"the picture must be a .png file, not {plot.name!r}", hint=f"use {plot.stem}.png")
-    for file in (plot, *files):
-        if file is not None and not file.parent.is_dir():
-            raise InputError(f"{file} must be in a folder, but {file.parent} is none", hint="make it first")
-
-
 def _write_page(
     report: Path, description: SweepFile, rows: Sequence[Mapping[str, Any]], asked: int, database: Path
 ) -> None:
@@ -121,7 +114,7 @@ def _write_page(
     try:
         report.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise InputError(f"{report} must be writable: {error.strerror}", hint="check the folder") from None
+        raise unwritable(report, error) from None
 
 
 def _note(text: str) -> None:

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from accel import spec
 from accel.cli import console, json_option, print_json, table
 from accel.cost import CostTable
-from accel.errors import InputError
+from accel.errors import unwritable
 from accel.technology import load_request
 from mapping.technology import cost_table
 
@@ -32,7 +32,7 @@ def tech_command(request: Path, output: Path | None, python: str | None, as_json
         try:
             output.write_text(spec.dump(found), encoding="utf-8")
         except OSError as error:
-            raise InputError(f"{output} must be writable: {error.strerror}", hint="check the folder") from None
+            raise unwritable(output, error) from None
     if as_json:
         print_json(TypeAdapter(CostTable).dump_python(found, mode="json"))
         return

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from accel.errors import InputError
+from accel.errors import unwritable
 from accel.sweep import Measure
 from mapping.pareto import pareto_front
 from mapping.sweep.runners import extra_missing
@@ -94,7 +94,7 @@ def write_csv(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
             writer.writerow(heads)
             writer.writerows([_cell(row, head) for head in heads] for row in rows)
     except OSError as error:
-        raise InputError(f"{path} must be writable: {error.strerror}", hint="check the folder") from None
+        raise unwritable(path, error) from None
 
 
 def write_parquet(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
@@ -122,7 +122,7 @@ def write_parquet(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
         with path.open("wb") as file:
             parquet.write_table(pa.table(arrays), file)
     except OSError as error:
-        raise InputError(f"{path} must be writable: {error.strerror}", hint="check the folder") from None
+        raise unwritable(path, error) from None
 
 
 def _alike(cells: list[Any]) -> list[Any]:

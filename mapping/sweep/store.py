@@ -149,7 +149,7 @@ class Store:
             # A recorded point survives a loss of power too.
             self._db.execute("PRAGMA query_only = ON" if read_only else "PRAGMA synchronous = FULL")
         except sqlite3.Error as error:
-            raise InputError(f"{self.path} must be a sound SQLite database: {error}", hint="name another") from None
+            raise _refused(self.path, error) from None
         if identity != APPLICATION_ID:
             raise InputError(f"{self.path} must be a database of a sweep, but is another's", hint="name another file")
         if found != SCHEMA_VERSION:
@@ -165,8 +165,18 @@ class Store:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Close it."""
+        """Close it; what SQLite refused meanwhile is the file's or the disk's fault, and said so.
+
+        Raises
+        ------
+        InputError
+            The disk is full, or the file is damaged.
+        """
         self.close()
+        # Its other errors, such as a broken constraint, are faults of ours.
+        if type(error) in (sqlite3.OperationalError, sqlite3.DatabaseError):
+            assert isinstance(error, sqlite3.Error)
+            raise _refused(self.path, error) from error
 
     def close(self) -> None:
         """Close the file; the last one to do so folds the write-ahead log into it."""
@@ -185,7 +195,8 @@ class Store:
         try:
             yield
         except BaseException:
-            self._db.execute("ROLLBACK")
+            if self._db.in_transaction:  # SQLite itself has rolled back where the disk is full
+                self._db.execute("ROLLBACK")
             raise
         self._db.execute("COMMIT")
 
@@ -292,6 +303,17 @@ class Store:
             del values["point"], values["schedule"]
             found.append({**values, "settings": json.loads(values["settings"])})
         return found
+
+
+def _refused(path: Path, error: sqlite3.Error) -> InputError:
+    """Return the error that says what SQLite refuses to do with the file, and the way out."""
+    kind = getattr(error, "sqlite_errorname", "")  # only errors that SQLite itself reports have one
+    if kind == "SQLITE_FULL":
+        hint = "free some space and give the same command again to go on"
+        return InputError(f"{path} must be writable: {error}", hint=hint)
+    if kind.startswith(("SQLITE_IOERR", "SQLITE_BUSY", "SQLITE_READONLY", "SQLITE_CANTOPEN")):
+        return InputError(f"{path} must be a file that can be read and written: {error}", hint="check the disk")
+    return InputError(f"{path} must be a sound SQLite database: {error}", hint="name another")
 
 
 def _lock(path: Path) -> IO[bytes]:

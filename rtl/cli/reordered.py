@@ -15,7 +15,8 @@ from accel.reordered_unit import ReorderedUnit
 from rtl.attention.reordered import ReorderedAttention, ReorderedPorts
 from rtl.attention.reordered.entry import DEFAULT
 from rtl.cli.options import parse_format
-from rtl.emit import check_name, emit
+from rtl.emission import emit_all
+from rtl.emit import check_name
 
 __all__ = ["COMMANDS"]
 
@@ -77,7 +78,7 @@ def attention_reordered(*, counters: bool, name: str, directory: Path, as_json: 
     """
     check_name(name)
     unit = ReorderedUnit(**parameters)
-    emitted = emit(ReorderedPorts(ReorderedAttention(unit, counters=counters)), name, directory)
+    emitted, files = emit_all(ReorderedPorts(ReorderedAttention(unit, counters=counters)), name, directory)
     longest = AttentionJob(queries=unit.max_length, keys=unit.max_length)
     masked = AttentionJob(queries=unit.max_length, keys=unit.max_length, causal=True)
     cycles = {
@@ -89,8 +90,8 @@ def attention_reordered(*, counters: bool, name: str, directory: Path, as_json: 
         "total_cycles_causal": job_times(unit, [masked])[0].last_output_cycle + 1,
     }
     if as_json:
-        files = {"verilog": str(emitted.verilog), "sidecar": str(emitted.sidecar)}
-        print_json({**emitted.description, "longest_head": cycles, "files": files})
+        paths = {role: str(path) for role, path in files.items()}
+        print_json({**emitted.description, "longest_head": cycles, "files": paths})
         return
     out, what = console(), emitted.description
     rows = [(port["name"], port["direction"], port["width_bits"], port["meaning"]) for port in what["ports"]]

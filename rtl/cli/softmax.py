@@ -29,6 +29,14 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "exp_segments": {"type": int, "help": "Straight pieces of the 2**-g table, a power of two."},
     "k": {"type": int, "help": "Weights to keep in a row, 1 to 64."},
     "block_beats": {"type": int, "help": "Beats of a block, 1 to 4096."},
+    "bias": {"type": float, "help": "Added to each score: for sigmoid attention minus ln of the row's length."},
+    "divisor": {"type": float, "help": "By which results are divided, 1 to 65536: the row's length, its root, or 1."},
+    "function_error": {"type": float, "help": "Largest error of the sigmoid's table."},
+    "phi": {"type": float, "help": "Fixed number in place of the largest score of a row."},
+    "window": {
+        "type": float,
+        "help": "How far a row's largest score may be from phi, 0.25 to 8, or it is redone.",
+    },
     "threshold": {"type": float, "help": "Largest weight that a skipped score may have."},
 }
 """How each parameter is given; ``keep_row_sum`` is a switch."""

@@ -432,7 +432,7 @@ def test_results_go_beside_nobody_else_by_default(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert einrtl("sweep", sweep_file(small, lengths="[2]", sizes="[8192]", name="one.yaml"), "--workers", 0).code == 0
-    assert [path.name for path in tmp_path.iterdir()] == ["one.sqlite"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.html", "one.sqlite"]
 
 
 def test_a_running_sweep_can_be_looked_at_and_a_second_writer_cannot_start(

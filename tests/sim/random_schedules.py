@@ -7,13 +7,25 @@ import random
 import re
 from dataclasses import dataclass
 
-from accel.arch import Architecture, Operator, PipelineFill, load_architecture
+from accel.arch import Architecture, InnerBuffer, Operator, PipelineFill, load_architecture
 from accel.cascade import Cascade, load_cascade
 from accel.errors import InputError
 from accel.notation import parse
-from accel.schedule import INSTANCE, Axis, Group, Level, MaskedTiles, Plan, Residence, Schedule, load_template
+from accel.schedule import (
+    INSTANCE,
+    Axis,
+    Group,
+    Level,
+    LevelStore,
+    MaskedTiles,
+    Plan,
+    Residence,
+    Schedule,
+    load_template,
+)
 from accel.workload import Workload
 from mapping.bound import bind
+from mapping.inner import level_occupancy_bits
 from mapping.legal import order_problems, problems
 from mapping.tiling import Tiling
 
@@ -204,3 +216,56 @@ def draw(rng: random.Random, *, masked: bool = False) -> Case | None:
         return legalised(Case(cascade=cascade, architecture=built, schedule=schedule, workload=sizes))
     except InputError:
         return None
+
+
+def levelled(rng: random.Random, case: Case) -> Case:
+    """Return a case whose architecture has inner levels, each as large as it must be, and ports on its memories.
+
+    Inputs in the buffer are kept in some of them, each within the loop of the level around it or one further in.
+    """
+    names = [f"level{number}" for number in range(rng.randint(1, 3))]
+    base, chosen = case.architecture, case.schedule.plan
+    levels = {name: _level(rng, base) for name in names}
+    read_on = {tensor.name: _arrays_of(case, tensor.name) for tensor in case.cascade.inputs}
+    homes = dict(chosen.residency)
+    order = (INSTANCE, *chosen.loops)
+    for tensor, arrays in read_on.items():
+        if homes[tensor].level is not Level.BUFFER:
+            continue
+        least, kept = order.index(homes[tensor].within), {}
+        for name in names:
+            if rng.random() < 0.6 and levels[name].array in (None, *arrays):
+                least = rng.randrange(least, len(order))
+                within = None if least == 0 and rng.random() < 0.5 else order[least]
+                kept[name] = LevelStore(within=within, copies=rng.choice([1, 1, 2]))
+        homes[tensor] = dataclasses.replace(homes[tensor], levels=kept)
+    buffer = base.buffer
+    if rng.random() < 0.5:
+        buffer = dataclasses.replace(buffer, ports=rng.choice([1, 2]), banks=rng.choice([None, 2]))
+    schedule = dataclasses.replace(case.schedule, plan=dataclasses.replace(chosen, residency=homes))
+    built = dataclasses.replace(base, levels=levels, buffer=buffer)
+    tiling = Tiling(bound=bind(case.cascade, built, schedule.plan), tiles=schedule.tiles, workload=case.workload)
+    tight = {}
+    for name, parts in level_occupancy_bits(tiling).items():
+        row_bits, banks = levels[name].row_bits, levels[name].banks or 1
+        rows = max(-(-sum(parts.values()) // row_bits), 1)
+        tight[name] = dataclasses.replace(levels[name], size_bits=-(-rows // banks) * banks * row_bits)
+    return dataclasses.replace(case, schedule=schedule, architecture=dataclasses.replace(built, levels=tight))
+
+
+def _level(rng: random.Random, base: Architecture) -> InnerBuffer:
+    ports = rng.choice([None, 1, 1, 2])
+    return InnerBuffer(
+        size_bits=2**40,
+        row_bits=2 ** rng.randint(2, 6),
+        component=base.buffer.component,
+        array=rng.choice([None, *base.arrays]),
+        ports=ports,
+        banks=rng.choice([None, None, 2, 4]),
+    )
+
+
+def _arrays_of(case: Case, tensor: str) -> set[str]:
+    binding = case.schedule.plan.binding
+    readers = (e for e in case.cascade.einsums if any(access.tensor == tensor for access in e.reads))
+    return {binding[einsum.name] for einsum in readers}

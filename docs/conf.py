@@ -1,6 +1,7 @@
 """The documentation site: Markdown pages, a reference made from docstrings, and notebooks that run at every build."""
 
 import importlib.util
+import logging
 from importlib.metadata import version as installed_version
 from pathlib import Path
 from pkgutil import iter_modules
@@ -12,6 +13,8 @@ from pygments.token import Comment, Keyword, Number, Operator, Text
 project = "EinRTL"
 author = "The EinRTL developers"
 release = installed_version("einrtl")
+
+logging.getLogger("traitlets").setLevel(logging.WARNING)  # every notebook that runs
 
 extensions = [
     "myst_nb",

@@ -67,7 +67,7 @@ class Normalise(wiring.Component):
         else:
             up = Signal(bits + 1)
             m.d.comb += up.eq(kept + shifted[top - bits - 1])
-            m.d.sync += fraction.eq(Mux(up[bits], Const(-1, bits), up[:bits]))
+            m.d.sync += fraction.eq(Mux(up[bits], Const((1 << bits) - 1, bits), up[:bits]))
         m.d.comb += [
             self.result.payload.fraction.eq(fraction),
             self.result.payload.exponent.eq(delay(m, exponent, 1, name="normal_exponent")),

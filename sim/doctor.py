@@ -27,6 +27,7 @@ EXTRAS: Mapping[str, str] = {
     "asic": "einrtl synth --asic",
     "docs": "building the documentation",
     "formal": "einrtl formal",
+    "minilm": "examples/data/minilm_embeddings.py on whole sentences",
     "onnx": "models in ONNX",
     "sweep": "einrtl sweep on clusters, samplers, Parquet",
     "synth": "einrtl synth",

@@ -15,7 +15,7 @@ from rtl.arith import minimum, shift_right, tree_stages
 from rtl.contract import Contract
 from rtl.softmax.core import Softmax
 from rtl.softmax.exponentials import Exponentials
-from rtl.softmax.layouts import powers_layout, register_tree, row_layout, word_layout
+from rtl.softmax.layouts import halvings_shape, powers_layout, register_tree, row_layout, word_layout
 from rtl.softmax.normalise import Normalise
 from rtl.softmax.replay import ReplayFifo
 from rtl.softmax.statistics import RowReciprocal, SumReciprocal
@@ -190,7 +190,7 @@ class FallbackNormalise(wiring.Component):
         """Send the words of a scan to the exact sum, with the fewest halvings of each beat."""
         lanes, word = self._unit.lanes, self.words.payload
         cycles = tree_stages(lanes)
-        worst = Const(-1, len(word.halvings[0]))
+        worst = Const(self._unit.max_halvings, halvings_shape(self._unit))
         candidates = [Mux(word.keep[lane], word.halvings[lane], worst) for lane in range(lanes)]
         m.d.comb += [
             Value.cast(fallback.powers.payload.word).eq(delay(m, Value.cast(word), cycles, name="word")),

@@ -502,7 +502,7 @@ COMMANDS = {
     ),
     "a folder that is not there": (
         ["config.json", "--save", "no/where.yaml"],
-        "error: no/where.yaml must be writable: No such file or directory; check the folder\n",
+        "error: no/where.yaml must be in a folder, but no is none; make it first\n",
     ),
 }
 

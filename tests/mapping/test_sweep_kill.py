@@ -105,7 +105,8 @@ def test_a_sweep_that_is_killed_20_times_ends_with_what_an_uninterrupted_one_fin
     einrtl("sweep", file, "-o", whole, "--workers", 0)
     assert content(database) == content(whole)
     assert len(recorded(whole)) == 64
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["killed.sqlite", "log", "small.yaml", "whole.sqlite"]
+    left = sorted(each.name for each in tmp_path.iterdir())
+    assert left == ["killed.html", "killed.sqlite", "log", "small.yaml", "whole.html", "whole.sqlite"]
 
 
 def test_the_workers_of_a_killed_sweep_do_not_outlive_it(tmp_path: Path, start: Callable[..., BaseProcess]) -> None:

@@ -201,7 +201,8 @@ def test_rtl_gelu_writes_the_smallest_table_and_shows_it(einrtl: Callable[..., o
     what = json.loads(done.out)
     assert what["derived"]["rom_bits"] == 2 * 224
     assert what["output_format"] == FixedPoint.parse("s15f11,nearest_up,saturate").as_dict()
-    assert {path.name for path in tmp_path.iterdir()} == {"gelu.v", "gelu.json"}
+    files = {"gelu.v", "gelu.json", "gelu.core", "test_gelu.py", "gelu_vectors.json", "run_gelu.py"}
+    assert {path.name for path in tmp_path.iterdir()} == files
     done = einrtl("rtl", "quick-gelu", "-o", tmp_path, "--stream")
     assert done.code == 0
     for text in ("inputs_number", "quick_gelu.v", "coefficients", "9.98e-05"):

@@ -113,7 +113,7 @@ def test_equal_lanes_share_one_module(lanes):
     text = verilog_text(make(lanes=lanes), "softmax")
     modules = re.findall(r"^module (\w+)", text, flags=re.MULTILINE)
     assert len([name for name in modules if "exp2" in name]) == 1
-    assert len(modules) == 16
+    assert len(modules) == 17
     assert len(re.findall(r"^  softmax_core_front_power power(?:_\d+)? \(", text, flags=re.MULTILINE)) == lanes
 
 

@@ -51,6 +51,7 @@ def test_the_example_is_verified_and_its_report_is_complete(run_example: Command
     assert "[9/9] write the report" in first.err
     out = tmp_path / "out"
     assert sorted(path.name for path in out.iterdir()) == [
+        "report.html",
         "report.md",
         "result.json",
         "schedule-fpga-8x8.png",

@@ -28,7 +28,7 @@ def difference(m: Module, unit: Exponential, higher: Any, lower: Any, fraction_b
         rounded = whole
     bits = unit.difference_bits
     u = Signal(bits, name=f"{name}_cut")
-    m.d.comb += u.eq(Mux(rounded[bits:].any(), Const(-1, bits), rounded[:bits]))
+    m.d.comb += u.eq(Mux(rounded[bits:].any(), Const((1 << bits) - 1, bits), rounded[:bits]))
     return u
 
 

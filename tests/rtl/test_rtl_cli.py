@@ -6,7 +6,6 @@ from click.testing import CliRunner
 from accel.cli import root
 from rtl.registry import find_unit
 
-
 FILES = ("softmax.v", "softmax.json", "softmax.core", "test_softmax.py", "softmax_vectors.json", "run_softmax.py")
 
 

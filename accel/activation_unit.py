@@ -29,7 +29,8 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from accel.errors import InputError, did_you_mean
+from accel.checks import check_holds, check_known, check_range, check_ranges, check_rounding, check_signed
+from accel.errors import InputError
 from accel.numerics import FixedPoint, Overflow, Rounding
 from accel.numerics.segments import Corridor, SegmentTable, fixed_table, smallest_table
 
@@ -165,14 +166,7 @@ class TableShape:
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        for name, low, high in (("degree", 1, 2), ("low_bits", 2, 18), ("fraction_bits", 1, 28)):
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise InputError(
-                    f"{name} must be from {low} to {high}, not {value}",
-                    hint=f"use {min(max(value, low), high)}",
-                    field=(name,),
-                )
+        check_ranges(self, (("degree", 1, 2), ("low_bits", 2, 18), ("fraction_bits", 1, 28)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,66 +214,31 @@ class ActivationUnit:
 
     def __post_init__(self) -> None:
         """Check every parameter, and find the table: an error that cannot be kept is a wrong parameter too."""
-        if self.function not in ACTIVATIONS:
-            raise InputError(
-                f"function must be a known activation, not {self.function!r}",
-                hint=did_you_mean(self.function, ACTIVATIONS),
-                field=("function",),
-            )
-        source, target = self.input_format, self.output_format
-        for path, value, low, high in (
-            (("max_error",), self.max_error, *MAX_ERROR_RANGE),
-            (("lanes",), self.lanes, 1, 64),
-            (("max_degree",), self.max_degree, 1, 2),
-            (("input_format", "width_bits"), source.width_bits, 4, 18),
-            (("input_format", "fraction_bits"), source.fraction_bits, 0, 18),
-            (("output_format", "fraction_bits"), target.fraction_bits, 1, 24),
-            (("output_format", "width_bits"), target.width_bits, 2, 40),
-        ):
-            if not low <= value <= high:
-                raise InputError(
-                    f"{'.'.join(path)} must be from {low} to {high}, not {value}",
-                    hint=f"use {min(max(value, low), high)}",
-                    field=path,
-                )
+        check_known(self.function, ACTIVATIONS, "activation")
+        check_ranges(
+            self,
+            (
+                ("max_error", *MAX_ERROR_RANGE),
+                ("lanes", 1, 64),
+                ("max_degree", 1, 2),
+                ("input_format.width_bits", 4, 18),
+                ("input_format.fraction_bits", 0, 18),
+                ("output_format.fraction_bits", 1, 24),
+                ("output_format.width_bits", 2, 40),
+            ),
+        )
         if self.lanes_per_table < 1 or self.lanes % self.lanes_per_table:
             raise InputError(
                 f"lanes_per_table must divide the {self.lanes} lane(s), but is {self.lanes_per_table}",
                 hint=f"use {math.gcd(self.lanes, max(self.lanes_per_table, 1))}",
                 field=("lanes_per_table",),
             )
-        if not source.signed:
-            raise InputError(
-                f"input_format must be signed, not {source}",
-                hint=f"use s{source.width_bits + 1}f{source.fraction_bits}",
-                field=("input_format", "signed"),
-            )
-        self._check_error()
-        self._check_range()
+        check_signed("input_format", self.input_format)
+        check_rounding(self.max_error, self.output_format)
+        exact = self.activation.exact(self.input_values)
+        check_holds(self.output_format, float(exact.min()), float(exact.max()))
         if self.table is None:
             raise AssertionError("a table is found or an error raised")
-
-    def _check_error(self) -> None:
-        target = self.output_format
-        least = target.resolution / (1 if target.rounding is Rounding.TRUNCATE else 2)
-        if self.max_error < least:
-            raise InputError(
-                f"max_error must be at least the rounding error {least} of the output, not {self.max_error}",
-                hint=f"use at least {_fraction_bits(self.max_error)} fraction bits in output_format",
-                field=("max_error",),
-            )
-
-    def _check_range(self) -> None:
-        target = self.output_format
-        exact = ACTIVATIONS[self.function].exact(self.input_values)
-        low, high = float(exact.min()), float(exact.max())
-        if target.overflow is not Overflow.SATURATE and (low < target.min_value or high > target.max_value):
-            raise InputError(
-                f"output_format must hold {low:.6g} to {high:.6g} or saturate, but holds {target.min_value} to "
-                f"{target.max_value} and has overflow '{target.overflow}'",
-                hint="use overflow 'saturate' or more bits",
-                field=("output_format", "overflow"),
-            )
 
     @property
     def activation(self) -> Activation:
@@ -379,19 +338,8 @@ def fitting_output(function: str, max_error: float, input_format: FixedPoint) ->
     InputError
         ``function`` or ``max_error`` is out of range.
     """
-    if function not in ACTIVATIONS:
-        raise InputError(
-            f"function must be a known activation, not {function!r}",
-            hint=did_you_mean(function, ACTIVATIONS),
-            field=("function",),
-        )
-    low, high = MAX_ERROR_RANGE
-    if not low <= max_error <= high:
-        raise InputError(
-            f"max_error must be from {low} to {high}, not {max_error}",
-            hint=f"use {min(max(max_error, low), high)}",
-            field=("max_error",),
-        )
+    check_known(function, ACTIVATIONS, "activation")
+    check_range(("max_error",), max_error, *MAX_ERROR_RANGE)
     bits = min(max(_fraction_bits(max_error), 1), 24)
     ends = input_format.to_real(np.arange(input_format.min_code, input_format.max_code + 1))
     exact = ACTIVATIONS[function].exact(ends)

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from accel.checks import check_ranges
 from accel.errors import InputError
 from accel.gate_unit import GATE_ACTIONS, GateUnit
 from accel.linear_unit import LINEAR_ACTIONS, LinearUnit
@@ -250,14 +251,7 @@ class BlockUnit:
 
     def __post_init__(self) -> None:
         """Check every parameter."""
-        for name, low, high in (("memory_words", 2, 65536), ("max_rows", 2, 4096), ("lists", 1, 64)):
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise InputError(
-                    f"{name} must be from {low} to {high}, not {value}",
-                    hint=f"use {min(max(value, low), high)}",
-                    field=(name,),
-                )
+        check_ranges(self, (("memory_words", 2, 65536), ("max_rows", 2, 4096), ("lists", 1, 64)))
         features, tile = self.linear.feature_format, self.linear.tile
         wanted: list[tuple[str, object, dict[str, object]]] = [
             ("norm", self.norm, {"input_format": features, "output_format": features, "lanes": tile}),

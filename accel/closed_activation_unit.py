@@ -37,8 +37,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accel.activation_unit import ACTIVATIONS, Half
-from accel.errors import InputError, did_you_mean
-from accel.numerics import FixedPoint, Overflow
+from accel.checks import check_holds, check_known, check_ranges, check_signed
+from accel.numerics import FixedPoint
 from accel.pipelining import operand_chunks, product_cycles
 
 __all__ = ["CLOSED_ACTIVATIONS", "ClosedActivation", "ClosedActivationUnit"]
@@ -203,43 +203,20 @@ class ClosedActivationUnit:
 
     def __post_init__(self) -> None:
         """Check every parameter."""
-        if self.function not in CLOSED_ACTIVATIONS:
-            raise InputError(
-                f"function must be a known stand-in, not {self.function!r}",
-                hint=did_you_mean(self.function, CLOSED_ACTIVATIONS),
-                field=("function",),
-            )
-        source, target = self.input_format, self.output_format
-        for path, value, low, high in (
-            (("lanes",), self.lanes, 1, 64),
-            (("input_format", "width_bits"), source.width_bits, 4, 16),
-            (("input_format", "fraction_bits"), source.fraction_bits, 0, 16),
-            (("output_format", "fraction_bits"), target.fraction_bits, 1, 24),
-            (("output_format", "width_bits"), target.width_bits, 2, 40),
-        ):
-            if not low <= value <= high:
-                raise InputError(
-                    f"{'.'.join(path)} must be from {low} to {high}, not {value}",
-                    hint=f"use {min(max(value, low), high)}",
-                    field=path,
-                )
-        if not source.signed:
-            raise InputError(
-                f"input_format must be signed, not {source}",
-                hint=f"use s{source.width_bits + 1}f{source.fraction_bits}",
-                field=("input_format", "signed"),
-            )
-        low, high = self.total_range
-        unit_step = 2.0**-self.value_fraction_bits
-        if target.overflow is not Overflow.SATURATE and not (
-            target.min_value <= low * unit_step and high * unit_step <= target.max_value
-        ):
-            raise InputError(
-                f"output_format must hold {low * unit_step:.6g} to {high * unit_step:.6g} or saturate, but holds "
-                f"{target.min_value} to {target.max_value} and has overflow '{target.overflow}'",
-                hint="use overflow 'saturate' or more bits",
-                field=("output_format", "overflow"),
-            )
+        check_known(self.function, CLOSED_ACTIVATIONS, "stand-in")
+        check_ranges(
+            self,
+            (
+                ("lanes", 1, 64),
+                ("input_format.width_bits", 4, 16),
+                ("input_format.fraction_bits", 0, 16),
+                ("output_format.fraction_bits", 1, 24),
+                ("output_format.width_bits", 2, 40),
+            ),
+        )
+        check_signed("input_format", self.input_format)
+        low, high = (math.ldexp(total, -self.value_fraction_bits) for total in self.total_range)
+        check_holds(self.output_format, low, high)
 
     @property
     def activation(self) -> ClosedActivation:

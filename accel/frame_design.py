@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from accel.checks import check_ranges
 from accel.errors import InputError
 from accel.presets import load_preset, preset_names
 
@@ -124,14 +125,7 @@ class FrameDesign:
             "vector_lanes": (1, 256),
             "fill_cycles": (0, 1_000_000),
         }
-        for name, (low, high) in bounds.items():
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise InputError(
-                    f"{name} must be from {low} to {high}, not {value}",
-                    hint=f"use {min(max(value, low), high)}",
-                    field=(name,),
-                )
+        check_ranges(self, ((name, *bound) for name, bound in bounds.items()))
         if not 0 < self.memory_efficiency <= 1:
             raise InputError(
                 f"memory_efficiency must be above 0 and at most 1, not {self.memory_efficiency:g}",

@@ -24,6 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from accel.checks import check_ranges
 from accel.errors import InputError
 from accel.numerics import FixedPoint, LinearTable, Overflow, Rounding, reciprocal_table
 from accel.softmax_unit import SoftmaxUnit
@@ -74,18 +75,14 @@ class GateUnit:
     def __post_init__(self) -> None:
         """Check every parameter."""
         least = 2 + (self.experts - 1).bit_length()
-        for name, low, high in (
-            ("experts", 2, 64),
-            ("top_k", 1, min(4, self.experts)),
-            ("score_fraction_bits", least, 15),
-        ):
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise InputError(
-                    f"{name} must be from {low} to {high}, not {value}",
-                    hint=f"use {min(max(value, low), high)}",
-                    field=(name,),
-                )
+        check_ranges(
+            self,
+            (
+                ("experts", 2, 64),
+                ("top_k", 1, min(4, self.experts)),
+                ("score_fraction_bits", least, 15),
+            ),
+        )
         if not 4 <= self.logit_format.width_bits <= 18:
             raise InputError(
                 f"logit_format must have 4 to 18 bits, not {self.logit_format.width_bits}",

@@ -29,6 +29,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from accel.activation_unit import ActivationUnit
+from accel.checks import check_ranges
 from accel.errors import InputError
 from accel.numerics import FixedPoint, Overflow, Rounding
 
@@ -96,18 +97,14 @@ class LinearUnit:
                 hint=f"use {1 << (min(max(self.tile, 2), 32).bit_length() - 1)}",
                 field=("tile",),
             )
-        for name, low, high in (
-            ("max_features", 1, 16384),
-            ("weight_tiles", 1, 65536),
-            ("score_fraction_bits", 2, 15),
-        ):
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise InputError(
-                    f"{name} must be from {low} to {high}, not {value}",
-                    hint=f"use {min(max(value, low), high)}",
-                    field=(name,),
-                )
+        check_ranges(
+            self,
+            (
+                ("max_features", 1, 16384),
+                ("weight_tiles", 1, 65536),
+                ("score_fraction_bits", 2, 15),
+            ),
+        )
         self._check_formats()
         self._check_activation()
         if self.accumulator_bits > ACCUMULATOR_LIMIT_BITS:

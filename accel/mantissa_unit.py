@@ -22,7 +22,8 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from accel.errors import InputError, did_you_mean
+from accel.checks import check_known, check_ranges
+from accel.errors import InputError
 from accel.numerics import Rounding
 from accel.numerics.segments import Corridor, SegmentTable, smallest_table
 from accel.pipelining import search_cycles
@@ -72,25 +73,17 @@ class MantissaUnit:
 
     def __post_init__(self) -> None:
         """Check every parameter, and that there is a table."""
-        if self.function not in MANTISSA_FUNCTIONS:
-            raise InputError(
-                f"function must be a known function of a mantissa, not {self.function!r}",
-                hint=did_you_mean(self.function, MANTISSA_FUNCTIONS),
-                field=("function",),
-            )
+        check_known(self.function, MANTISSA_FUNCTIONS, "function of a mantissa")
         least = 2.0 ** -(self.result_fraction_bits + 1)
-        for name, value, low, high in (
-            ("fraction_bits", self.fraction_bits, 4, 18),
-            ("value_bits", self.value_bits, self.fraction_bits + 1, 62),
-            ("result_fraction_bits", self.result_fraction_bits, 2, 22),
-            ("max_error", self.max_error, least, 2.0**-3),
-        ):
-            if not low <= value <= high:
-                raise InputError(
-                    f"{name} must be from {low} to {high}, not {value}",
-                    hint=f"use {min(max(value, low), high)}",
-                    field=(name,),
-                )
+        check_ranges(
+            self,
+            (
+                ("fraction_bits", 4, 18),
+                ("value_bits", self.fraction_bits + 1, 62),
+                ("result_fraction_bits", 2, 22),
+                ("max_error", least, 2.0**-3),
+            ),
+        )
         if _table(self.function, self.fraction_bits, self.result_fraction_bits, self.max_error) is None:
             raise InputError(
                 f"max_error {self.max_error} must leave room beside the rounding of the result for a table, "

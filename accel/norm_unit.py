@@ -31,7 +31,8 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from accel.errors import InputError, did_you_mean
+from accel.checks import check_known, check_ranges, check_signed
+from accel.errors import InputError
 from accel.mantissa_unit import MantissaUnit
 from accel.numerics import FixedPoint, Rounding
 from accel.pipelining import operand_chunks, product_cycles
@@ -81,39 +82,25 @@ class NormUnit:
 
     def __post_init__(self) -> None:
         """Check every parameter."""
-        if self.function not in NORMS:
-            raise InputError(
-                f"function must be a known normalisation, not {self.function!r}",
-                hint=did_you_mean(self.function, NORMS),
-                field=("function",),
-            )
-        source, target = self.input_format, self.output_format
-        for path, value, low, high in (
-            (("max_length",), self.max_length, 1, 16384),
-            (("lanes",), self.lanes, 1, 64),
-            (("input_format", "width_bits"), source.width_bits, 4, 18),
-            (("input_format", "fraction_bits"), source.fraction_bits, -8, 18),
-            (("output_format", "fraction_bits"), target.fraction_bits, 2, 16),
-            (("output_format", "width_bits"), target.width_bits, 4, 24),
-            (("epsilon",), self.epsilon, 0.0, 1.0),
-        ):
-            if not low <= value <= high:
-                raise InputError(
-                    f"{'.'.join(path)} must be from {low} to {high}, not {value}",
-                    hint=f"use {min(max(value, low), high)}",
-                    field=path,
-                )
-        for name, given in (("input_format", source), ("output_format", target)):
-            if not given.signed:
-                raise InputError(
-                    f"{name} must be signed, not {given}",
-                    hint=f"use s{given.width_bits + 1}f{given.fraction_bits}",
-                    field=(name, "signed"),
-                )
+        check_known(self.function, NORMS, "normalisation")
+        check_ranges(
+            self,
+            (
+                ("max_length", 1, 16384),
+                ("lanes", 1, 64),
+                ("input_format.width_bits", 4, 18),
+                ("input_format.fraction_bits", -8, 18),
+                ("output_format.fraction_bits", 2, 16),
+                ("output_format.width_bits", 4, 24),
+                ("epsilon", 0.0, 1.0),
+            ),
+        )
+        check_signed("input_format", self.input_format)
+        check_signed("output_format", self.output_format)
         if self._denominator_bits > 60:
             raise InputError(
-                f"the denominator must fit in 60 bits, but {self.max_length} inputs of {source.width_bits} bits need "
-                f"{self._denominator_bits}",
+                f"the denominator must fit in 60 bits, but {self.max_length} inputs of {self.input_format.width_bits} "
+                f"bits need {self._denominator_bits}",
                 hint="use narrower inputs or shorter rows",
                 field=("max_length",),
             )

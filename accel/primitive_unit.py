@@ -42,8 +42,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accel.activation_unit import MAX_ERROR_RANGE, TableShape
-from accel.errors import InputError, did_you_mean
-from accel.numerics import FixedPoint, Overflow, Rounding, round_shift
+from accel.checks import check_holds, check_known, check_ranges, check_rounding
+from accel.errors import InputError
+from accel.numerics import FixedPoint, Overflow, round_shift
 from accel.numerics.segments import SegmentTable, fixed_table, smallest_table, value_limits
 from accel.pipelining import operand_chunks, product_cycles
 
@@ -152,56 +153,31 @@ class PrimitiveUnit:
 
     def __post_init__(self) -> None:
         """Check every parameter, and find the table: an error that cannot be kept is a wrong parameter too."""
-        if self.function not in PRIMITIVES:
-            raise InputError(
-                f"function must be a known primitive, not {self.function!r}",
-                hint=did_you_mean(self.function, PRIMITIVES),
-                field=("function",),
-            )
-        source, target = self.input_format, self.output_format
-        for path, value, low, high in (
-            (("max_error",), self.max_error, *MAX_ERROR_RANGE),
-            (("lanes",), self.lanes, 1, 64),
-            (("max_degree",), self.max_degree, 1, 2),
-            (("input_format", "width_bits"), source.width_bits, 4, 16),
-            (("input_format", "fraction_bits"), source.fraction_bits, 0, 16),
-            (("output_format", "fraction_bits"), target.fraction_bits, 1, 24),
-            (("output_format", "width_bits"), target.width_bits, 2, 32),
-        ):
-            if not low <= value <= high:
-                raise InputError(
-                    f"{'.'.join(path)} must be from {low} to {high}, not {value}",
-                    hint=f"use {min(max(value, low), high)}",
-                    field=path,
-                )
+        check_known(self.function, PRIMITIVES, "primitive")
+        source = self.input_format
+        check_ranges(
+            self,
+            (
+                ("max_error", *MAX_ERROR_RANGE),
+                ("lanes", 1, 64),
+                ("max_degree", 1, 2),
+                ("input_format.width_bits", 4, 16),
+                ("input_format.fraction_bits", 0, 16),
+                ("output_format.fraction_bits", 1, 24),
+                ("output_format.width_bits", 2, 32),
+            ),
+        )
         if self.primitive.of_mantissa and source.signed:
             raise InputError(
                 f"input_format must be unsigned for {self.function}, not {source}",
                 hint=f"use u{source.width_bits - 1}f{source.fraction_bits}",
                 field=("input_format", "signed"),
             )
-        self._check_output()
+        check_rounding(self.max_error, self.output_format)
+        exact = self.primitive.exact(self.input_format.to_real(self.codes))
+        check_holds(self.output_format, float(exact.min()), float(exact.max()))
         if self.table is None:
             raise AssertionError("a table is found or an error raised")
-
-    def _check_output(self) -> None:
-        target = self.output_format
-        least = target.resolution / (1 if target.rounding is Rounding.TRUNCATE else 2)
-        if self.max_error < least:
-            raise InputError(
-                f"max_error must be at least the rounding error {least} of the output, not {self.max_error}",
-                hint=f"use at least {math.ceil(math.log2(1.5 / self.max_error))} fraction bits in output_format",
-                field=("max_error",),
-            )
-        exact = self.primitive.exact(self.input_format.to_real(self.codes))
-        low, high = float(exact.min()), float(exact.max())
-        if target.overflow is not Overflow.SATURATE and (low < target.min_value or high > target.max_value):
-            raise InputError(
-                f"output_format must hold {low:.6g} to {high:.6g} or saturate, but holds {target.min_value} to "
-                f"{target.max_value} and has overflow '{target.overflow}'",
-                hint="use overflow 'saturate' or more bits",
-                field=("output_format", "overflow"),
-            )
 
     @property
     def primitive(self) -> Primitive:

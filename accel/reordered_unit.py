@@ -31,6 +31,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
+from accel.checks import check_ranges
 from accel.errors import InputError
 from accel.numerics import FixedPoint, LinearTable, Overflow, exp2_table, reciprocal_table
 from accel.numerics.tables import newton_reciprocal_error
@@ -130,23 +131,19 @@ class ReorderedUnit:
 
     def __post_init__(self) -> None:
         """Check every parameter."""
-        for name, low, high in (
-            ("max_length", 2, 65535),
-            ("key_features", 1, 1024),
-            ("value_features", 1, 1024),
-            ("slots", 1, 64),
-            ("block", 1, 64),
-            ("banks", 1, 2),
-            ("weight_fraction_bits", 4, 20),
-            ("guard_bits", 1, 12),
-        ):
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise InputError(
-                    f"{name} must be from {low} to {high}, not {value}",
-                    hint=f"use {min(max(value, low), high)}",
-                    field=(name,),
-                )
+        check_ranges(
+            self,
+            (
+                ("max_length", 2, 65535),
+                ("key_features", 1, 1024),
+                ("value_features", 1, 1024),
+                ("slots", 1, 64),
+                ("block", 1, 64),
+                ("banks", 1, 2),
+                ("weight_fraction_bits", 4, 20),
+                ("guard_bits", 1, 12),
+            ),
+        )
         for name in ("key_features", "value_features"):
             if getattr(self, name) % self.block:
                 raise InputError(

@@ -22,31 +22,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
+from accel.checks import check_range
 from accel.errors import InputError
 from accel.numerics import FixedPoint, LinearTable, exp2_table
 
-__all__ = ["LOG2E", "LOG2E_FRACTION_BITS", "PowerRows", "Quality", "ScoreRows", "check_range", "weight_error"]
+__all__ = ["LOG2E", "LOG2E_FRACTION_BITS", "PowerRows", "Quality", "ScoreRows", "weight_error"]
 
 LOG2E_FRACTION_BITS = 17
 """With 17 fraction bits log2(e) fits an 18-bit multiplier, and is off by a factor of 1 + 4.0e-7 only."""
 LOG2E: int = round(math.log2(math.e) * 2**LOG2E_FRACTION_BITS)
 MAX_EXP_SEGMENTS = 4096
-
-
-def check_range(path: tuple[str, ...], value: float, low: float, high: float) -> None:
-    """Check that a parameter is in its range.
-
-    Raises
-    ------
-    InputError
-        It is not.
-    """
-    if not low <= value <= high:
-        raise InputError(
-            f"{'.'.join(path)} must be from {low} to {high}, not {value}",
-            hint=f"use {min(max(low, value), high)}",
-            field=path,
-        )
 
 
 @dataclass(frozen=True, kw_only=True)

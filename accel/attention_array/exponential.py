@@ -23,7 +23,7 @@ from functools import cached_property
 
 import numpy as np
 
-from accel.errors import InputError
+from accel.checks import check_ranges
 
 __all__ = ["LOG2E", "LOG2E_FRACTION_BITS", "Exponential"]
 
@@ -57,14 +57,7 @@ class Exponential:
 
     def __post_init__(self) -> None:
         """Check both parameters."""
-        for name, low, high in (("degree", 1, 6), ("weight_fraction_bits", 4, 15)):
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise InputError(
-                    f"{name} must be from {low} to {high}, not {value}",
-                    hint=f"use {min(max(value, low), high)}",
-                    field=(name,),
-                )
+        check_ranges(self, (("degree", 1, 6), ("weight_fraction_bits", 4, 15)))
 
     @property
     def cycles(self) -> int:

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from accel.arch import Architecture
 from accel.attention_array.exponential import Exponential
+from accel.checks import check_ranges
 from accel.errors import InputError
 from accel.numerics import FixedPoint, LinearTable, reciprocal_table
 from accel.numerics.tables import newton_reciprocal_error
@@ -101,24 +102,20 @@ class AttentionArray:
 
     def __post_init__(self) -> None:
         """Check every parameter."""
-        for name, low, high in (
-            ("rows", 1, 32),
-            ("columns", 1, 32),
-            ("query_key_dim", 1, 256),
-            ("value_dim", 1, 256),
-            ("max_length", 1, 65536),
-            ("keys_per_tile", 1, min(8 * self.rows, self.max_length)),
-            ("queries_per_tile", 1, min(self.columns, self.max_length)),
-            ("query_tiles", 1, min(64, -(-self.max_length // max(1, self.queries_per_tile)))),
-            ("lone_stall_cycles", 0, 1023),
-        ):
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise InputError(
-                    f"{name} must be from {low} to {high}, not {value}",
-                    hint=f"use {min(max(value, low), high)}",
-                    field=(name,),
-                )
+        check_ranges(
+            self,
+            (
+                ("rows", 1, 32),
+                ("columns", 1, 32),
+                ("query_key_dim", 1, 256),
+                ("value_dim", 1, 256),
+                ("max_length", 1, 65536),
+                ("keys_per_tile", 1, min(8 * self.rows, self.max_length)),
+                ("queries_per_tile", 1, min(self.columns, self.max_length)),
+                ("query_tiles", 1, min(64, -(-self.max_length // max(1, self.queries_per_tile)))),
+                ("lone_stall_cycles", 0, 1023),
+            ),
+        )
         self._check_formats()
         self._check_plan()
 

@@ -23,10 +23,11 @@ from functools import cached_property
 from typing import ClassVar
 
 from accel.activation_unit import ActivationUnit, TableShape
+from accel.checks import check_range
 from accel.errors import InputError
 from accel.numerics import FixedPoint, Overflow, Rounding
 from accel.pipelining import operand_chunks, product_cycles
-from accel.softmax_rows import Quality, ScoreRows, check_range
+from accel.softmax_rows import Quality, ScoreRows
 from accel.softmax_unit import check_weights
 
 __all__ = ["ElementwiseUnit", "ReluAttentionUnit", "SigmoidAttentionUnit"]

@@ -30,11 +30,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
+from accel.checks import check_range
 from accel.errors import InputError
 from accel.mantissa_unit import MantissaUnit
 from accel.numerics import FixedPoint, Rounding
 from accel.pipelining import operand_chunks, product_cycles
-from accel.softmax_rows import LOG2E, LOG2E_FRACTION_BITS, PowerRows, Quality, check_range
+from accel.softmax_rows import LOG2E, LOG2E_FRACTION_BITS, PowerRows, Quality
 
 __all__ = ["LN2", "LN2_FRACTION_BITS", "Log2SoftmaxUnit", "LogSumExpUnit"]
 

@@ -20,8 +20,9 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+from accel.checks import check_range
 from accel.numerics import FixedPoint, Overflow, Rounding
-from accel.softmax_rows import Quality, ScoreRows, check_range
+from accel.softmax_rows import Quality, ScoreRows
 
 __all__ = ["BlockSkipUnit"]
 

@@ -23,10 +23,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
+from accel.checks import check_range
 from accel.errors import InputError
 from accel.numerics import Rounding, round_shift
 from accel.pipelining import operand_chunks, product_cycles
-from accel.softmax_rows import LOG2E, LOG2E_FRACTION_BITS, Quality, check_range, weight_error
+from accel.softmax_rows import LOG2E, LOG2E_FRACTION_BITS, Quality, weight_error
 from accel.softmax_unit import SoftmaxUnit
 
 __all__ = ["SoftpickUnit"]

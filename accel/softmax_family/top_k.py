@@ -15,9 +15,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from accel.checks import check_range
 from accel.errors import InputError
 from accel.numerics import Rounding
-from accel.softmax_rows import Quality, check_range
+from accel.softmax_rows import Quality
 from accel.softmax_unit import SoftmaxUnit
 
 __all__ = ["TopKSoftmaxUnit"]

@@ -28,9 +28,9 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+from accel.checks import check_range
 from accel.errors import InputError
 from accel.numerics import Rounding, round_shift
-from accel.softmax_rows import check_range
 from accel.softmax_unit import SoftmaxUnit
 
 __all__ = ["UnifiedMaxUnit"]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accel.activation_unit import ACTIVATIONS, ActivationUnit
-from accel.errors import InputError
+from accel.checks import check_codes
 
 __all__ = ["ALTERNATIVES", "activation", "exact_activation"]
 
@@ -25,12 +25,7 @@ def activation(unit: ActivationUnit, codes: Codes) -> Codes:
     InputError
         A code is outside the input format.
     """
-    low, high = unit.input_format.min_code, unit.input_format.max_code
-    if codes.size and (codes.min() < low or codes.max() > high):
-        raise InputError(
-            f"codes must be from {low} to {high}, not {int(codes.min())} to {int(codes.max())}",
-            hint="quantize the numbers by the input format",
-        )
+    check_codes(codes, unit.input_format)
     function, table = unit.activation, unit.table
     scale = 1 << table.value_fraction_bits
     x = codes.astype(np.int64)

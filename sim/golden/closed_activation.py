@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from accel.checks import check_codes
 from accel.closed_activation_unit import ClosedActivationUnit
-from accel.errors import InputError
 
 __all__ = ["closed_activation"]
 
@@ -21,12 +21,7 @@ def closed_activation(unit: ClosedActivationUnit, codes: Codes) -> Codes:
     InputError
         A code is outside the input format.
     """
-    low, high = unit.input_format.min_code, unit.input_format.max_code
-    if codes.size and (codes.min() < low or codes.max() > high):
-        raise InputError(
-            f"codes must be from {low} to {high}, not {int(codes.min())} to {int(codes.max())}",
-            hint="quantize the numbers by the input format",
-        )
+    check_codes(codes, unit.input_format)
     each, place = np.unique(codes, return_inverse=True)
     totals = np.array([_total(unit, int(code)) for code in each], np.int64)
     return unit.output_format.convert(totals, unit.value_fraction_bits)[place].reshape(codes.shape)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from accel.errors import InputError
+from accel.checks import check_codes
 from accel.numerics import FixedPoint, Overflow, Rounding
 from accel.numerics.segments import SegmentTable
 from accel.primitive_unit import PRIMITIVES, PrimitiveUnit
@@ -25,12 +25,7 @@ def primitive(unit: PrimitiveUnit, codes: Codes) -> Codes:
     InputError
         A code is outside the input format.
     """
-    low, high = unit.input_format.min_code, unit.input_format.max_code
-    if codes.size and (codes.min() < low or codes.max() > high):
-        raise InputError(
-            f"codes must be from {low} to {high}, not {int(codes.min())} to {int(codes.max())}",
-            hint="quantize the numbers by the input format",
-        )
+    check_codes(codes, unit.input_format)
     each, place = np.unique(codes, return_inverse=True)
     page = _Page(
         argument_bits=unit.argument_bits,

@@ -5,15 +5,17 @@ Milakov and Gimelshein (arXiv 1805.02867): ``M' = max(M, x)``, ``S' = S e**(M - 
 that d is not the distance from the largest code:
 
 1. Per beat ``M' = max(M, x of each valid lane)``; a row has no M before its first valid score.
-2. For each valid lane ``h, w`` by steps 1 to 3 of ``d = M' - x``; for the rise ``h, w`` of ``d = M' - M``.
-3. ``S' = R + sum over valid lanes of floor(w * 2**(s - m) / 2**h)``. R is 0 in the first beat, S if M does not rise,
-   else ``floor(S * w / 2**(m + h))``.
-4. At the end of the row e, y by step 5 of ``accel.softmax_unit``.
+2. For each valid lane ``h, w`` by steps 1 to 3 of ``d = M' - x``; for a rise ``h, w`` of the difference of the maxima.
+3. For beat n = 0, 1, ... ``S[n] = R + sum over valid lanes of floor(w * 2**(s - m) / 2**h)``. R is 0 for n < 4,
+   ``S[n-4]`` if ``M[n] = M[n-4]``, else ``floor(S[n-4] * w / 2**(m + h))``: four sums take turns, so that a product
+   and what follows have four cycles.
+4. At the end of the row ``S = S[n] + R1 + R2 + R3``, where Rk is R by step 3 of ``S[n-k]``, 0 where there is none. Then
+   e, y by step 5 of ``accel.softmax_unit``.
 5. For each score ``h, w`` of ``d = M - x``; its weight is step 6 of ``accel.softmax_unit`` with H = 0, always rounded
    alone.
 
 A rise multiplies the sum by a rounded factor, so errors add up with the rises, as many as a row may have: the bound is
-wide. And the product stands in the loop from one beat to the next, in one cycle. Timing: as ``accel.softmax_unit``.
+wide. And the product stands in a loop, which takes four cycles and so four sums. Timing: as ``accel.softmax_unit``.
 """
 
 from __future__ import annotations
@@ -24,7 +26,10 @@ from typing import ClassVar
 from accel.errors import InputError
 from accel.softmax_unit import SoftmaxUnit
 
-__all__ = ["OnlineSoftmaxUnit"]
+__all__ = ["EXACT_SUMS", "OnlineSoftmaxUnit"]
+
+EXACT_SUMS = 4
+"""Sums of a row that take turns."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,23 +67,24 @@ class OnlineSoftmaxUnit(SoftmaxUnit):
     @property
     def latency_cycles(self) -> int:
         """Cycles from accepting a row's last beat to its first weights, the output being idle and ready."""
-        return 33 + 2 * self.tree_stages
+        return 38 + 2 * self.tree_stages
 
     @property
     def max_rises(self) -> int:
-        """Most beats that raise the maximum of a row."""
-        return min(self.max_beats - 1, self.largest_distance)
+        """Most products that a sum of a row goes through: one for every fourth beat, and one to join the others."""
+        return min(-(-self.max_beats // EXACT_SUMS), self.largest_distance)
 
     @property
     def lost_share(self) -> float:
         """Bound on the share by which a row's sum is off, either way.
 
-        Each rise multiplies the sum by a factor off by at most 1 + q. Terms and rises lose less than one step each. The
-        sum is at least one largest term, which is 1 less twice the error of the table.
+        Each product is by a factor off by at most 1 + q. Terms, and the products of each sum, lose less than one step
+        each. The sum is at least one largest term, which is 1 less twice the error of the table.
         """
         rises = self.max_rises
         drift = float((1 + self.term_error) ** rises - 1)
-        return drift + (self.capacity + rises) * 2.0**-self.sum_fraction_bits / (1.0 - 2 * self.exp2.max_error)
+        steps = self.capacity + EXACT_SUMS * rises
+        return drift + steps * 2.0**-self.sum_fraction_bits / (1.0 - 2 * self.exp2.max_error)
 
     @property
     def sum_error(self) -> float:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from accel.pipelining import CHUNK_BITS
+from accel.softmax_family.online import EXACT_SUMS
 from accel.softmax_unit import SoftmaxUnit
 from rtl.arith import minimum, shift_right, tree_stages
 from rtl.softmax.core import Softmax
@@ -27,6 +32,42 @@ def _row_layout(unit: SoftmaxUnit) -> data.StructLayout:
 
 def _fields(layout: data.StructLayout) -> list[tuple[str, Any]]:
     return [(name, layout[name].shape) for name, _ in layout]
+
+
+SUMS = EXACT_SUMS
+"""Sums of a row, of every fourth beat each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Running:
+    """The least distance with this beat and with each of the four before, and which beat of its row it is.
+
+    ``number`` is that of the beat, at most ``SUMS``; the bit of ``place`` that is set is it modulo ``SUMS``.
+    ``counted`` is whether there is a new beat with a score, ``seen`` whether the row has one.
+    """
+
+    least: list[Any]
+    number: Any
+    place: Any
+    counted: Any
+    seen: Any
+
+
+def _multiply(m: Any, left: Any, right: Any) -> Any:
+    """Return the product two cycles later: products of parts of 18 bits, then their sum."""
+    parts = [
+        ((low, other), left[low : low + CHUNK_BITS], right[other : other + CHUNK_BITS])
+        for low in range(0, len(left), CHUNK_BITS)
+        for other in range(0, len(right), CHUNK_BITS)
+    ]
+    products = []
+    for (low, other), first, second in parts:
+        register = Signal(len(first) + len(second), name=f"rise_product_{low}_{other}", reset_less=True)
+        m.d.sync += register.eq(first * second)
+        products.append(register << (low + other))
+    product = Signal(len(left) + len(right), name="rise_product", reset_less=True)
+    m.d.sync += product.eq(sum(products[1:], products[0])[: len(product)])
+    return product
 
 
 class ScoreStore(wiring.Component):
@@ -55,8 +96,10 @@ class ScoreStore(wiring.Component):
 class ExactSum(wiring.Component):
     """Sums the exponentials of a row relative to its largest score so far, one beat a cycle.
 
-    When the maximum rises, the sum is multiplied by the exponential of the rise, in the cycle that adds the beat: the
-    product stands in the loop. Latency ``latency_cycles_of(unit)``, interval 1.
+    When the maximum rises, a sum is multiplied by the exponential of the rise. The product stands in a loop, which
+    takes ``SUMS`` cycles: products of parts, their sum, shift, addition. So there are as many sums, each of every
+    fourth beat; the last four are joined at the end of a row, by the same multiplier: the first four beats of the next
+    row need no product. Latency ``latency_cycles_of(unit)``, interval 1.
 
     Parameters
     ----------
@@ -92,10 +135,10 @@ class ExactSum(wiring.Component):
     @staticmethod
     def latency_cycles_of(unit: SoftmaxUnit) -> int:
         """Return the cycles from a row's last beat to its entry."""
-        return 2 * tree_stages(unit.lanes) + 3 + Power.latency_cycles + RowReciprocal.latency_cycles
+        return 2 * tree_stages(unit.lanes) + 8 + Power.latency_cycles + RowReciprocal.latency_cycles
 
     def elaborate(self, platform: Any) -> Any:
-        """Build: largest of a beat (T), of the row (1), exponentials (6), shift (1), tree (T), sum (1)."""
+        """Build: largest of a beat (T), of the row (1), exponentials (6), shift (1), tree (T), the rest (7)."""
         m = Module()
         unit, beat, tree = self._unit, self.powers.payload, tree_stages(self._unit.lanes)
         distances = [distance(beat[self._beat.field][lane], self._beat.element) for lane in range(unit.lanes)]
@@ -106,14 +149,13 @@ class ExactSum(wiring.Component):
         valid = delay(m, self.powers.valid, tree, name="valid", reset_less=False)
         last = delay(m, beat.last, tree, name="last")
         keep = delay(m, beat.keep, tree, name="keep")
-        least, previous, first = self._running(m, nearest, valid, last, keep)
+        running = self._running(m, nearest, valid, last, keep)
         keep = delay(m, keep, 1, name="kept")
         valid = delay(m, valid, 1, name="known", reset_less=False)
         m.d.comb += self.compared.eq(keep & valid.replicate(unit.lanes))
 
-        waited = Power.latency_cycles + 1 + tree
         terms = [
-            self._term(m, delay(m, d, tree + 1, name=f"distance_{lane}"), least, keep[lane], lane)
+            self._term(m, delay(m, d, tree + 1, name=f"distance_{lane}"), running.least[0], keep[lane], lane)
             for lane, d in enumerate(distances)
         ]
         m.d.comb += self.added.eq(
@@ -121,47 +163,85 @@ class ExactSum(wiring.Component):
             & delay(m, valid, Power.latency_cycles + 1, name="adding", reset_less=False).replicate(unit.lanes)
         )
         beat_sum = register_tree(m, terms, lambda left, right: left + right, name="sum")
-        m.submodules.rise = rise = Power(unit, of_code=False)
-        m.d.comb += rise.argument.payload.eq(previous - least)
-        unmoved = delay(m, previous == least, waited, name="unmoved")
-        first = delay(m, first, waited, name="first")
-        halvings, mantissa = (delay(m, value, 1 + tree, name=name) for name, value in self._named(rise))
-        total = Signal(unit.sum_bits, name="total", reset_less=True)
-        product = Signal(unit.sum_bits + len(mantissa), name="scaled_total")
-        kept = Signal(unit.sum_bits, name="kept_total")
-        scaled = product[unit.mantissa_fraction_bits :][: unit.sum_bits]
-        m.d.comb += [
-            product.eq(total * mantissa),
-            kept.eq(Mux(first, 0, Mux(unmoved, total, shift_right(scaled, halvings)))),
-        ]
-        adding = delay(m, valid, waited, name="summing", reset_less=False)
-        with m.If(adding):
-            m.d.sync += total.eq((kept + beat_sum)[: unit.sum_bits])
-        ended = delay(m, adding & delay(m, last, 1 + waited, name="ending"), 1, name="ended", reset_less=False)
-        self._finish(m, total, delay(m, least, waited + 1, name="least_of_row"), ended)
+        ends = valid & delay(m, last, 1, name="ends")
+        total, ended = self._sum(m, running, delay(m, beat_sum, 2, name="beat_sum"), ends)
+        self._finish(m, total, delay(m, running.least[0], Power.latency_cycles + tree + 7, name="least_of_row"), ended)
         return m
 
-    @staticmethod
-    def _named(power: Any) -> tuple[tuple[str, Any], ...]:
-        return ("rise_halvings", power.halvings), ("rise_mantissa", power.mantissa)
+    def _running(self, m: Any, nearest: Any, valid: Any, last: Any, keep: Any) -> _Running:
+        """Return after one cycle the least distance of the row with this beat and before it, and the beat's number.
 
-    def _running(self, m: Any, nearest: Any, valid: Any, last: Any, keep: Any) -> tuple[Any, Any, Any]:
-        """Return after one cycle the least distance with and without this beat, and whether it starts the row."""
+        Beats without a score do not count, so that they leave a row's sums as they are.
+        """
         start = Signal(init=1)
-        least, previous = (Signal(len(nearest), name=name, reset_less=True) for name in ("least", "previous"))
-        first, seen, had = Signal(name="starts", reset_less=True), Signal(name="seen"), Signal(name="had")
+        least = [Signal(len(nearest), name=f"least_{back}", reset_less=True) for back in range(SUMS + 1)]
+        number = Signal(range(SUMS + 1), name="number", reset_less=True)
+        place = Signal(SUMS, name="place", reset_less=True)
+        counted, seen = Signal(name="counted"), Signal(name="seen", reset_less=True)
+        counts = valid & keep.any()
+        m.d.sync += [counted.eq(counts), seen.eq(~start | counts)]
         with m.If(valid):
+            m.d.sync += start.eq(last | (start & ~counts))
+        with m.If(counts):
             m.d.sync += [
-                start.eq(last),
-                first.eq(start),
-                previous.eq(Mux(start, nearest, least)),
-                least.eq(Mux(start, nearest, minimum(nearest, least))),
-                had.eq(seen & ~start),
-                seen.eq((seen & ~start) | keep.any()),
+                least[0].eq(Mux(start, nearest, minimum(nearest, least[0]))),
+                *(later.eq(earlier) for later, earlier in zip(least[1:], least, strict=False)),
+                number.eq(Mux(start, 0, Mux(number == SUMS, SUMS, number + 1)[: len(number)])),
+                place.eq(Mux(start, 1, place.rotate_left(1))),
             ]
-        moved = delay(m, valid, 1, name="moved", reset_less=False)
-        m.d.comb += self.rescaled.eq(had & moved & (least != previous))
-        return least, previous, first
+        m.d.comb += self.rescaled.eq(counted & number.any() & (least[0] != least[1]))
+        return _Running(least=least, number=number, place=place, counted=counted, seen=seen)
+
+    def _sum(self, m: Any, running: _Running, beat_sum: Any, ends: Any) -> tuple[Any, Any]:
+        """Return the sum of a row and whether it stands there; ``beat_sum`` comes ``waited`` cycles after the rest."""
+        unit, least, place = self._unit, running.least, running.place
+        tree = tree_stages(unit.lanes)
+        waited = Power.latency_cycles + 3 + tree
+        # After the last beat of a row the other sums, the oldest first, which is done first.
+        joins = [
+            delay(m, ends & running.seen & (running.number >= SUMS - wait), wait, name=f"join_{wait}", reset_less=False)
+            for wait in range(1, SUMS)
+        ]
+        rises = [delay(m, least[SUMS - wait] - least[0], wait, name=f"join_rise_{wait}") for wait in range(1, SUMS)]
+        places = [delay(m, place.rotate_left(wait), wait, name=f"join_place_{wait}") for wait in range(1, SUMS)]
+        m.submodules.rise = rise = Power(unit, of_code=False)
+        argument = Signal(len(least[0]), name="rise_argument")
+        source = Signal(SUMS, name="source")
+        m.d.comb += [argument.eq(least[SUMS] - least[0]), source.eq(place), rise.argument.payload.eq(argument)]
+        for join, difference, at in zip(joins, rises, places, strict=True):
+            with m.If(join):
+                m.d.comb += [argument.eq(difference[: len(argument)]), source.eq(at)]
+
+        sums = [Signal(unit.sum_bits, name=f"sum_{at}", reset_less=True) for at in range(SUMS)]
+        early = Power.latency_cycles + tree
+        old = Signal(unit.sum_bits, name="old")
+        mantissa = delay(m, rise.mantissa, tree, name="rise_mantissa")
+        chosen = delay(m, source, early, name="source")
+        m.d.comb += old.eq(reduce(or_, (total & chosen[at].replicate(unit.sum_bits) for at, total in enumerate(sums))))
+        product = _multiply(m, old, mantissa)
+        halvings = delay(m, rise.halvings, tree + 2, name="rise_halvings")
+        unmoved = delay(m, ~argument.any(), waited - 1, name="unmoved")
+        scaled = shift_right(product[unit.mantissa_fraction_bits :][: unit.sum_bits], halvings)
+        kept = Signal(unit.sum_bits, name="rescaled_sum", reset_less=True)
+        m.d.sync += kept.eq(Mux(unmoved, delay(m, old, 2, name="old"), scaled))
+
+        fresh = delay(m, running.number < SUMS, waited, name="fresh")
+        newest = Signal(unit.sum_bits, name="newest")
+        latest = Signal(unit.sum_bits, name="latest", reset_less=True)
+        m.d.comb += newest.eq((Mux(fresh, 0, kept) + beat_sum)[: unit.sum_bits])
+        summing = delay(m, place & running.counted.replicate(SUMS), waited, name="summing", reset_less=False)
+        with m.If(summing.any()):
+            m.d.sync += latest.eq(newest)
+        for at, each in enumerate(sums):
+            with m.If(summing[at]):
+                m.d.sync += each.eq(newest)
+        total = latest
+        for step, join in enumerate(joins):
+            following = Signal(unit.sum_bits, name=f"joined_{step}", reset_less=True)
+            joining = delay(m, join, waited, name=f"joining_{step}", reset_less=False)
+            m.d.sync += following.eq((total + Mux(joining, kept, 0))[: unit.sum_bits])
+            total = following
+        return total, delay(m, ends, waited + SUMS, name="ended", reset_less=False)
 
     def _term(self, m: Any, far: Any, least: Any, keep: Any, lane: int) -> Any:
         """Return the shifted exponential of a lane, 7 cycles later."""

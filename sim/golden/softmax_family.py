@@ -27,6 +27,7 @@ from accel.softmax_family import (
 )
 from accel.softmax_family.elementwise import ElementwiseUnit
 from accel.softmax_family.logarithm import LN2, LN2_FRACTION_BITS
+from accel.softmax_family.online import EXACT_SUMS
 from accel.softmax_unit import SoftmaxUnit
 from sim.golden.activation import activation
 from sim.golden.mantissa import mantissa_function
@@ -85,19 +86,31 @@ def _weights(unit: SoftmaxUnit, row: Codes) -> tuple[Codes, Codes]:
     return np.arange(len(row)), softmax(unit, [row]).weights[0]
 
 
+def _factors(unit: OnlineSoftmaxUnit, rises: Codes) -> list[tuple[int, int, int]]:
+    """Return each rise with the mantissa and halvings of its exponential."""
+    mantissa, halvings = exponentials(unit, unit.input_format.max_code - rises)
+    return list(zip(rises.tolist(), mantissa.tolist(), halvings.tolist(), strict=True))
+
+
+def _rescaled(unit: OnlineSoftmaxUnit, total: int, factor: tuple[int, int, int]) -> int:
+    rise, mantissa, halvings = factor
+    return total * mantissa >> (unit.mantissa_fraction_bits + halvings) if rise else total
+
+
 def _online(unit: OnlineSoftmaxUnit, row: Codes) -> tuple[Codes, Codes]:
     top = unit.input_format.max_code
     grow = unit.sum_fraction_bits - unit.mantissa_fraction_bits
     running = np.maximum.accumulate(np.maximum.reduceat(row, np.arange(0, len(row), unit.lanes)))
-    starts = np.concatenate([[0], 1 + np.flatnonzero(np.diff(running))])
     # A distance d has the exponential of the score d below the largest code.
     mantissa, halvings = exponentials(unit, top - (np.repeat(running, unit.lanes)[: len(row)] - row))
-    sums = np.add.reduceat((mantissa << grow) >> np.minimum(halvings, 62), starts * unit.lanes)
-    factors, shifts = exponentials(unit, top - np.diff(running[starts]))
-    total = int(sums[0])
-    for index in range(1, len(starts)):
-        total = (total * int(factors[index - 1])) >> (unit.mantissa_fraction_bits + int(shifts[index - 1]))
-        total += int(sums[index])
+    added = np.add.reduceat((mantissa << grow) >> np.minimum(halvings, 62), np.arange(0, len(row), unit.lanes))
+    sums = [int(beat) for beat in added]
+    rises = running[EXACT_SUMS:] - running[:-EXACT_SUMS]
+    for beat, factor in enumerate(_factors(unit, rises), EXACT_SUMS):
+        sums[beat] += _rescaled(unit, sums[beat - EXACT_SUMS], factor)
+    others = range(max(len(sums) - EXACT_SUMS, 0), len(sums) - 1)
+    factors = _factors(unit, running[-1] - running[others.start : others.stop])
+    total = sums[-1] + sum(_rescaled(unit, sums[beat], factor) for beat, factor in zip(others, factors, strict=True))
     largest = int(running[-1])
     y, e = reciprocal(unit, total)
     mantissa, halvings = exponentials(unit, top - (largest - row))

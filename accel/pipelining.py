@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-__all__ = ["SEARCH_BITS", "operand_chunks", "product_cycles", "search_cycles"]
+__all__ = ["SEARCH_BITS", "TABLE_BITS", "operand_chunks", "product_cycles", "read_cycles", "search_cycles"]
 
 CHUNK_BITS = 17
 """Magnitude bits of an operand that one hardware multiplier of 18 x 18 signed bits takes."""
 
 SEARCH_BITS = 32
 """Widest value whose leading 1 is found in one cycle."""
+
+
+TABLE_BITS = 4096
+"""Largest table that synthesis makes of logic; a larger one is a block RAM, whose output is late in its cycle."""
 
 
 def operand_chunks(bits: int, *, signed: bool) -> int:
@@ -24,3 +28,8 @@ def product_cycles(left_chunks: int, right_chunks: int) -> int:
 def search_cycles(bits: int) -> int:
     """Return the cycles in which the leading 1 of a value of ``bits`` bits is found."""
     return 1 if bits <= SEARCH_BITS else 2
+
+
+def read_cycles(table_bits: int) -> int:
+    """Return the cycles in which a table of ``table_bits`` bits is read: a block RAM has a register behind it."""
+    return 1 if table_bits <= TABLE_BITS else 2

@@ -25,6 +25,7 @@ from typing import ClassVar
 from accel.checks import check_range
 from accel.errors import InputError
 from accel.numerics import FixedPoint, LinearTable, exp2_table
+from accel.pipelining import read_cycles
 
 __all__ = ["LOG2E", "LOG2E_FRACTION_BITS", "PowerRows", "Quality", "ScoreRows", "weight_error"]
 
@@ -226,6 +227,21 @@ class PowerRows(ScoreRows):
         """Table of the mantissa w."""
         bits = self.mantissa_fraction_bits
         return exp2_table(segments=self.exp_segments, argument_bits=bits, result_fraction_bits=bits, guard_bits=2)
+
+    @property
+    def read_cycles(self) -> int:
+        """Cycles in which the 2**-g table is read."""
+        return read_cycles(self.exp2.rom_bits) if self.mantissa_fraction_bits else 1
+
+    @property
+    def table_cycles(self) -> int:
+        """Cycles of a look-up in the 2**-g table: reading, product, rounding."""
+        return self.read_cycles + 2
+
+    @property
+    def power_cycles(self) -> int:
+        """Cycles from a score to its exponential: scale 3, and the table's."""
+        return 3 + self.table_cycles
 
     @property
     def exp_rom_bits(self) -> int:

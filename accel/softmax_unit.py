@@ -36,6 +36,7 @@ from typing import ClassVar
 from accel.errors import InputError
 from accel.numerics import FixedPoint, LinearTable, Overflow, Rounding, reciprocal_table
 from accel.numerics.tables import newton_reciprocal_error
+from accel.pipelining import search_cycles
 from accel.softmax_rows import PowerRows, Quality, weight_error
 
 __all__ = ["SOFTMAX_ACTIONS", "SoftmaxUnit", "check_weights"]
@@ -137,6 +138,11 @@ class SoftmaxUnit(PowerRows):
         """Low bits of the sum that the reciprocal does not need: below any leading 1, r and 3 bits remain."""
         return max(0, self.sum_fraction_bits - self.sum_head_bits - self.reciprocal_fraction_bits - 3)
 
+    @property
+    def search_cycles(self) -> int:
+        """Cycles in which the leading 1 of V is found."""
+        return search_cycles(self.sum_bits - self.sum_drop_bits)
+
     @cached_property
     def reciprocal(self) -> LinearTable:
         """Table of the first guess y0, good enough for one Newton step to reach r bits."""
@@ -173,9 +179,10 @@ class SoftmaxUnit(PowerRows):
     def latency_cycles(self) -> int:
         """Cycles from accepting a row's last beat to its first weights at the output, the output being idle and ready.
 
-        28 for one lane. More lanes add one register stage for each factor of four in the tree that sums a beat.
+        28 for one lane, a small table and a sum of at most 32 bits. More lanes add one register stage for each factor
+        of four in the tree that sums a beat.
         """
-        return 28 + self.tree_stages
+        return 21 + self.power_cycles + self.search_cycles + self.tree_stages
 
     @property
     def reciprocal_error(self) -> float:

@@ -13,7 +13,7 @@ class Exp2(TableLookup):
 
     ``result`` is within ``max_error`` of ``2**-u``: half of the largest distance of a chord from the curve, which is
     ``(ln 2 / segments)**2 / 16`` to first order, plus one step of the table entries and half a step of the result.
-    With 64 segments and 17 fraction bits that is 1.32e-5. Latency 3 cycles, interval 1.
+    With 64 segments and 17 fraction bits that is 1.32e-5. Latency ``read_cycles + 2``, interval 1.
 
     For any other argument t use ``2**t = 2**ceil(t) * 2**-(ceil(t) - t)``: the first factor is a shift.
 
@@ -29,13 +29,15 @@ class Exp2(TableLookup):
         Further bits of the table entries.
     table : LinearTable, optional
         A table from ``exp2_table`` in place of the four numbers.
+    read_cycles : int
+        As that of ``TableLookup``.
 
     Members
     -------
     argument : In(flow(unsigned(argument_fraction_bits)))
         u.
     result : Out(flow(unsigned(result_fraction_bits + 1)))
-        2**-u, valid 3 cycles after its argument.
+        2**-u, valid ``latency_cycles`` after its argument.
 
     Raises
     ------
@@ -51,6 +53,7 @@ class Exp2(TableLookup):
         result_fraction_bits: int = 17,
         guard_bits: int = 2,
         table: LinearTable | None = None,
+        read_cycles: int = 1,
     ) -> None:
         super().__init__(
             table
@@ -59,7 +62,8 @@ class Exp2(TableLookup):
                 argument_bits=argument_fraction_bits,
                 result_fraction_bits=result_fraction_bits,
                 guard_bits=guard_bits,
-            )
+            ),
+            read_cycles=read_cycles,
         )
 
     @property

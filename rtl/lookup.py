@@ -17,27 +17,30 @@ __all__ = ["TableLookup"]
 class TableLookup(wiring.Component):
     """Evaluates a ``LinearTable`` on one argument a cycle, bit for bit as its docstring says.
 
-    Latency 3 cycles, interval 1: the table's output, the product and the result are registered. The error is the
-    table's ``max_error``.
+    Latency ``read_cycles + 2``, interval 1: the table's output, the product and the result are registered. The error is
+    the table's ``max_error``.
 
     Parameters
     ----------
     table : LinearTable
         Of a falling function on [0, 1).
+    read_cycles : int
+        1, or 2 with a second register behind the table, for one that becomes a block RAM.
 
     Members
     -------
     argument : In(flow(unsigned(table.argument_bits)))
         Argument code.
     result : Out(flow(unsigned(result_bits)))
-        Result code with ``table.result_fraction_bits`` fraction bits; valid 3 cycles after its argument.
+        Result code with ``table.result_fraction_bits`` fraction bits; valid ``latency_cycles`` after its argument.
     """
 
     latency_cycles = 3
     interval_cycles = 1
 
-    def __init__(self, table: LinearTable) -> None:
-        self._table = table
+    def __init__(self, table: LinearTable, *, read_cycles: int = 1) -> None:
+        self._table, self._read_cycles = table, read_cycles
+        self.latency_cycles = read_cycles + 2
         super().__init__({"argument": In(flow(unsigned(table.argument_bits))), "result": Out(flow(self.result_bits))})
 
     @property
@@ -53,13 +56,13 @@ class TableLookup(wiring.Component):
         return largest.bit_length()
 
     def elaborate(self, platform: Any) -> Any:
-        """Build three stages: look up, multiply, subtract and round."""
+        """Build the stages: look up (1 or 2), multiply (1), subtract and round (1)."""
         m = Module()
         table = self._table
         low_bits, shift = table.low_bits, table.low_bits + table.guard_bits
         index = self.argument.payload[low_bits:]
 
-        low = delay(m, self.argument.payload[:low_bits], 1, name="low")
+        low = delay(m, self.argument.payload[:low_bits], self._read_cycles, name="low")
         base = Signal(table.base_bits)
         drop = Signal(table.drop_bits)
         if table.segments == 1:
@@ -70,7 +73,8 @@ class TableLookup(wiring.Component):
                 shape=unsigned(table.base_bits + table.drop_bits), depth=table.segments, init=entries
             )
             reader = rom.read_port()
-            m.d.comb += [reader.addr.eq(index), reader.en.eq(1), Cat(base, drop).eq(reader.data)]
+            m.d.comb += [reader.addr.eq(index), reader.en.eq(1)]
+            m.d.comb += Cat(base, drop).eq(delay(m, reader.data, self._read_cycles - 1, name="read"))
 
         product = Signal(table.drop_bits + low_bits, reset_less=True)
         m.d.sync += product.eq(drop * low)
@@ -84,6 +88,6 @@ class TableLookup(wiring.Component):
         m.d.sync += result.eq(value[shift:][: self.result_bits])
         m.d.comb += [
             self.result.payload.eq(result),
-            self.result.valid.eq(delay(m, self.argument.valid, 3, name="valid", reset_less=False)),
+            self.result.valid.eq(delay(m, self.argument.valid, self.latency_cycles, name="valid", reset_less=False)),
         ]
         return m

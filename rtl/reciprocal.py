@@ -25,7 +25,7 @@ class Reciprocal(wiring.Component):
     ``v = f * 2**e`` but for rounding (half up, and never to 2), looks up a first guess y0 of 1/f with k fraction bits,
     and takes one Newton step: ``d = floor(2 - f * y0)`` with r fraction bits and ``y = round_half_up(y0 * d)`` with r
     fraction bits. The result is ``1 / v = y * 2**-e`` with a relative error of at most ``max_relative_error``. For v =
-    0 the result means nothing. Latency 10 cycles, interval 1.
+    0 the result means nothing. Latency ``search_cycles + 9``, interval 1.
 
     Parameters
     ----------
@@ -35,13 +35,15 @@ class Reciprocal(wiring.Component):
         Fraction bits r of the normalised value and of the result.
     guess : LinearTable
         Of ``1 / (1 + u)`` with an argument of r bits.
+    search_cycles : int
+        1 or 2: cycles in which the leading 1 is found.
 
     Members
     -------
     value : In(flow(unsigned(value_bits)))
         v.
     result : Out(flow({exponent: unsigned, mantissa: unsigned(fraction_bits + 1)}))
-        e and y, valid 10 cycles after their value.
+        e and y, valid ``latency_cycles`` after their value.
 
     Raises
     ------
@@ -50,9 +52,8 @@ class Reciprocal(wiring.Component):
     """
 
     interval_cycles = 1
-    latency_cycles = 3 + TableLookup.latency_cycles + 4
 
-    def __init__(self, *, value_bits: int, fraction_bits: int, guess: LinearTable) -> None:
+    def __init__(self, *, value_bits: int, fraction_bits: int, guess: LinearTable, search_cycles: int = 1) -> None:
         if value_bits < fraction_bits + 1:
             raise InputError(
                 f"value_bits must be at least fraction_bits + 1 = {fraction_bits + 1}, not {value_bits}",
@@ -66,6 +67,7 @@ class Reciprocal(wiring.Component):
                 field=("guess",),
             )
         self._value_bits, self._fraction_bits, self._guess = value_bits, fraction_bits, guess
+        self._search_cycles = search_cycles
         super().__init__(
             {
                 "value": In(flow(unsigned(value_bits))),
@@ -74,6 +76,16 @@ class Reciprocal(wiring.Component):
                 ),
             }
         )
+
+    @staticmethod
+    def latency_cycles_of(search_cycles: int = 1) -> int:
+        """Return the cycles from a value to its result."""
+        return search_cycles + 2 + TableLookup.latency_cycles + 4
+
+    @property
+    def latency_cycles(self) -> int:
+        """Cycles from a value to its result."""
+        return self.latency_cycles_of(self._search_cycles)
 
     @property
     def value_bits(self) -> int:
@@ -96,9 +108,11 @@ class Reciprocal(wiring.Component):
         return newton_reciprocal_error(self._guess, self._fraction_bits)
 
     def elaborate(self, platform: Any) -> Any:
-        """Build: find the leading 1 (1), shift (2), round (3), look up (4 to 6), multiply and round twice (7 to 10)."""
+        """Build: find the leading 1 (1 or 2), shift (1), round (1), look up (3), multiply and round twice (4)."""
         m = Module()
-        m.submodules.normalise = normal = Normalise(value_bits=self._value_bits, fraction_bits=self._fraction_bits)
+        m.submodules.normalise = normal = Normalise(
+            value_bits=self._value_bits, fraction_bits=self._fraction_bits, search_cycles=self._search_cycles
+        )
         wiring.connect(m, wiring.flipped(self.value), normal.value)
         fraction, exponent = normal.result.payload.fraction, normal.result.payload.exponent
         bits, guess_bits = self._fraction_bits, self._guess.result_fraction_bits

@@ -138,7 +138,7 @@ class Log2SoftmaxUnit(_LogRows):
     @property
     def latency_cycles(self) -> int:
         """Cycles from accepting a row's last beat to its first codes, the output being idle and ready."""
-        return 17 + self.tree_stages + self.log2.latency_cycles
+        return 11 + self.power_cycles + self.tree_stages + self.log2.latency_cycles
 
     @property
     def code_error(self) -> float:
@@ -218,7 +218,7 @@ class LogSumExpUnit(_LogRows):
     @property
     def latency_cycles(self) -> int:
         """Cycles from accepting a beat to its result, the output being idle and ready."""
-        return 14 + self.tree_stages + self.log2.latency_cycles + self.product_cycles
+        return 8 + self.power_cycles + self.tree_stages + self.log2.latency_cycles + self.product_cycles
 
     @property
     def product_cycles(self) -> int:

@@ -67,7 +67,7 @@ class OnlineSoftmaxUnit(SoftmaxUnit):
     @property
     def latency_cycles(self) -> int:
         """Cycles from accepting a row's last beat to its first weights, the output being idle and ready."""
-        return 38 + 2 * self.tree_stages
+        return 25 + 2 * self.power_cycles + self.search_cycles + 2 * self.tree_stages
 
     @property
     def max_rises(self) -> int:

@@ -4,7 +4,7 @@ After the two-pass algorithm with an extended exponent (Dukhan and Ablavatski, a
 pairs of mantissa and integer exponent, so that no maximum is needed beforehand and nothing overflows; the second
 computes each exponential again. Here both passes run at the same time on two rows. All steps, bits and bounds are those
 of ``accel.softmax_unit``. The row buffer is narrower, by a second scale and table for each lane; the latency has the
-six cycles of these in addition.
+``power_cycles`` of these in addition.
 """
 
 from __future__ import annotations
@@ -35,4 +35,4 @@ class TwoPassSoftmaxUnit(SoftmaxUnit):
     @property
     def latency_cycles(self) -> int:
         """Cycles from accepting a row's last beat to its first weights, the output being idle and ready."""
-        return 34 + self.tree_stages
+        return super().latency_cycles + self.power_cycles

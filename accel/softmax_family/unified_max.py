@@ -139,12 +139,12 @@ class UnifiedMaxUnit(SoftmaxUnit):
     @property
     def latency_cycles(self) -> int:
         """Cycles from accepting the last beat of a row that stays in the window to its first weights."""
-        return 27 + self.tree_stages
+        return 20 + self.power_cycles + self.search_cycles + self.tree_stages
 
     @property
     def redo_cycles(self) -> int:
         """Cycles that a redone row takes more, beside those of reading it once more."""
-        return 14 + 2 * self.tree_stages
+        return 13 + self.search_cycles + 2 * self.tree_stages
 
     @property
     def output_cycles(self) -> int:

@@ -117,7 +117,7 @@ class Softmax(BufferedRows):
     @staticmethod
     def stages_of(unit: SoftmaxUnit) -> tuple[int, int, int]:
         """Return the latencies in cycles of the three parts."""
-        return Exponentials.latency_cycles, SumReciprocal.latency_cycles_of(unit), Normalise.latency_cycles
+        return unit.power_cycles, SumReciprocal.latency_cycles_of(unit), Normalise.latency_cycles_of(unit)
 
     def _front(self) -> Any:
         return Exponentials(self._unit, self.source_beat)

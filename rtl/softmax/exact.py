@@ -135,7 +135,7 @@ class ExactSum(wiring.Component):
     @staticmethod
     def latency_cycles_of(unit: SoftmaxUnit) -> int:
         """Return the cycles from a row's last beat to its entry."""
-        return 2 * tree_stages(unit.lanes) + 8 + Power.latency_cycles + RowReciprocal.latency_cycles
+        return 2 * tree_stages(unit.lanes) + 8 + unit.power_cycles + RowReciprocal.latency_cycles_of(unit)
 
     def elaborate(self, platform: Any) -> Any:
         """Build: largest of a beat (T), of the row (1), exponentials (6), shift (1), tree (T), the rest (7)."""
@@ -159,13 +159,13 @@ class ExactSum(wiring.Component):
             for lane, d in enumerate(distances)
         ]
         m.d.comb += self.added.eq(
-            delay(m, keep, Power.latency_cycles + 1, name="added")
-            & delay(m, valid, Power.latency_cycles + 1, name="adding", reset_less=False).replicate(unit.lanes)
+            delay(m, keep, unit.power_cycles + 1, name="added")
+            & delay(m, valid, unit.power_cycles + 1, name="adding", reset_less=False).replicate(unit.lanes)
         )
         beat_sum = register_tree(m, terms, lambda left, right: left + right, name="sum")
         ends = valid & delay(m, last, 1, name="ends")
         total, ended = self._sum(m, running, delay(m, beat_sum, 2, name="beat_sum"), ends)
-        self._finish(m, total, delay(m, running.least[0], Power.latency_cycles + tree + 7, name="least_of_row"), ended)
+        self._finish(m, total, delay(m, running.least[0], unit.power_cycles + tree + 7, name="least_of_row"), ended)
         return m
 
     def _running(self, m: Any, nearest: Any, valid: Any, last: Any, keep: Any) -> _Running:
@@ -196,7 +196,7 @@ class ExactSum(wiring.Component):
         """Return the sum of a row and whether it stands there; ``beat_sum`` comes ``waited`` cycles after the rest."""
         unit, least, place = self._unit, running.least, running.place
         tree = tree_stages(unit.lanes)
-        waited = Power.latency_cycles + 3 + tree
+        waited = unit.power_cycles + 3 + tree
         # After the last beat of a row the other sums, the oldest first, which is done first.
         joins = [
             delay(m, ends & running.seen & (running.number >= SUMS - wait), wait, name=f"join_{wait}", reset_less=False)
@@ -213,7 +213,7 @@ class ExactSum(wiring.Component):
                 m.d.comb += [argument.eq(difference[: len(argument)]), source.eq(at)]
 
         sums = [Signal(unit.sum_bits, name=f"sum_{at}", reset_less=True) for at in range(SUMS)]
-        early = Power.latency_cycles + tree
+        early = unit.power_cycles + tree
         old = Signal(unit.sum_bits, name="old")
         mantissa = delay(m, rise.mantissa, tree, name="rise_mantissa")
         chosen = delay(m, source, early, name="source")
@@ -244,13 +244,13 @@ class ExactSum(wiring.Component):
         return total, delay(m, ends, waited + SUMS, name="ended", reset_less=False)
 
     def _term(self, m: Any, far: Any, least: Any, keep: Any, lane: int) -> Any:
-        """Return the shifted exponential of a lane, 7 cycles later."""
+        """Return the shifted exponential of a lane, ``unit.power_cycles + 1`` later."""
         unit = self._unit
         m.submodules[f"power_{lane}"] = power = Power(unit, of_code=False)
         m.d.comb += power.argument.payload.eq(far - least)
         whole = Cat(Const(0, unit.sum_fraction_bits - unit.mantissa_fraction_bits), power.mantissa)
         term = Signal(len(whole), name=f"term_{lane}", reset_less=True)
-        kept = delay(m, keep, Power.latency_cycles, name=f"kept_{lane}")
+        kept = delay(m, keep, unit.power_cycles, name=f"kept_{lane}")
         m.d.sync += term.eq(Mux(kept, shift_right(whole, power.halvings), 0))
         return term
 
@@ -265,7 +265,7 @@ class ExactSum(wiring.Component):
             reciprocal.totals.valid.eq(ended),
             row.reciprocal.eq(reciprocal.rows.payload.reciprocal),
             row.shift.eq(reciprocal.rows.payload.shift),
-            row.least.eq(delay(m, least, RowReciprocal.latency_cycles, name="least_delayed")),
+            row.least.eq(delay(m, least, RowReciprocal.latency_cycles_of(unit), name="least_delayed")),
             self.rows.valid.eq(reciprocal.rows.valid),
         ]
 
@@ -289,7 +289,7 @@ class OnlineSoftmax(Softmax):
     @staticmethod
     def stages_of(unit: SoftmaxUnit) -> tuple[int, int, int]:
         """Return the latencies in cycles of the three parts."""
-        return 0, ExactSum.latency_cycles_of(unit), ExactNormalise.latency_cycles
+        return 0, ExactSum.latency_cycles_of(unit), ExactNormalise.latency_cycles_of(unit)
 
     @staticmethod
     def word_bits_of(unit: SoftmaxUnit) -> int:

@@ -81,7 +81,7 @@ class ScoreScale(wiring.Component):
 class Power(wiring.Component):
     """Computes the exponential of a score as ``w / 2**h`` (steps 1 to 3).
 
-    Latency 6 cycles, interval 1. The mantissa is within ``unit.exp2.max_error`` of ``2**-g``.
+    Latency ``unit.power_cycles``, interval 1. The mantissa is within ``unit.exp2.max_error`` of ``2**-g``.
 
     Parameters
     ----------
@@ -95,12 +95,11 @@ class Power(wiring.Component):
     argument : In(flow(unsigned))
         Bits of x, or d.
     halvings, fraction, mantissa : Out
-        h, g and w, 6 cycles later.
+        h, g and w, ``unit.power_cycles`` later.
     early : Out
         h, 3 cycles after its argument.
     """
 
-    latency_cycles = ScoreScale.latency_cycles + Exp2.latency_cycles
     interval_cycles = 1
 
     def __init__(self, unit: PowerRows, *, of_code: bool) -> None:
@@ -124,12 +123,12 @@ class Power(wiring.Component):
             scale.argument.payload.eq(self.argument.payload),
             scale.argument.valid.eq(self.argument.valid),
             self.early.eq(scaled.halvings),
-            self.halvings.eq(delay(m, scaled.halvings, Exp2.latency_cycles, name="halvings")),
-            self.fraction.eq(delay(m, scaled.fraction, Exp2.latency_cycles, name="fraction")),
+            self.halvings.eq(delay(m, scaled.halvings, self._unit.table_cycles, name="halvings")),
+            self.fraction.eq(delay(m, scaled.fraction, self._unit.table_cycles, name="fraction")),
             self.mantissa.eq(1),
         ]
         if self._unit.mantissa_bits:
-            m.submodules.exp2 = exp2 = Exp2(table=self._unit.exp2)
+            m.submodules.exp2 = exp2 = Exp2(table=self._unit.exp2, read_cycles=self._unit.read_cycles)
             m.d.comb += [
                 exp2.argument.payload.eq(scaled.fraction),
                 exp2.argument.valid.eq(scale.scaled.valid),
@@ -141,8 +140,8 @@ class Power(wiring.Component):
 class Exponentials(wiring.Component):
     """Computes the exponential of every valid lane of a beat as ``w / 2**h``, and the fewest halvings of the beat.
 
-    Latency 6 cycles, interval 1; nothing in it stalls. The mantissa is within ``unit.exp2.max_error`` of ``2**-g``. The
-    minimum over the lanes is taken in a tree beside the table look-up.
+    Latency ``unit.power_cycles``, interval 1; nothing in it stalls. The mantissa is within ``unit.exp2.max_error`` of
+    ``2**-g``. The minimum over the lanes is taken in a tree beside the table look-up.
 
     Parameters
     ----------
@@ -162,7 +161,6 @@ class Exponentials(wiring.Component):
         What of them the row buffer keeps.
     """
 
-    latency_cycles = Power.latency_cycles
     interval_cycles = 1
 
     def __init__(self, unit: PowerRows, beat: Beat) -> None:
@@ -194,10 +192,10 @@ class Exponentials(wiring.Component):
                 m.d.comb += powers.word.mantissa[lane].eq(power.mantissa)
             candidates.append(Mux(keep[lane], power.early, worst))
         m.d.comb += [
-            powers.word.keep.eq(delay(m, keep, Exp2.latency_cycles, name="keep")),
-            powers.word.last.eq(delay(m, scores.last, self.latency_cycles, name="last")),
+            powers.word.keep.eq(delay(m, keep, self._unit.table_cycles, name="keep")),
+            powers.word.last.eq(delay(m, scores.last, self._unit.power_cycles, name="last")),
             powers.fewest.eq(self._fewest(m, candidates)),
-            self.powers.valid.eq(delay(m, self.scores.valid, self.latency_cycles, name="valid", reset_less=False)),
+            self.powers.valid.eq(delay(m, self.scores.valid, self._unit.power_cycles, name="valid", reset_less=False)),
             self.words.payload.eq(powers.word),
             self.words.valid.eq(self.powers.valid),
         ]
@@ -205,7 +203,7 @@ class Exponentials(wiring.Component):
 
     def _fewest(self, m: Any, candidates: list[Any]) -> Any:
         """Return the minimum of ``candidates`` as many cycles later as the table takes: enough for 64 lanes."""
-        for stage in range(Exp2.latency_cycles):
+        for stage in range(self._unit.table_cycles):
             registers = []
             for index, value in enumerate(reduce_pairs(candidates, minimum, levels=LEVELS_PER_STAGE)):
                 name = f"fewest_{stage}_{index}"

@@ -91,7 +91,9 @@ def _distance_word(unit: Log2SoftmaxUnit) -> data.StructLayout:
 
 
 class DistanceFront(wiring.Component):
-    """Computes exponentials for the sum, and keeps their scaled distances for the output. Latency 6 cycles.
+    """Computes exponentials for the sum, and keeps their scaled distances for the output.
+
+    Latency ``unit.power_cycles``.
 
     Members
     -------
@@ -102,8 +104,6 @@ class DistanceFront(wiring.Component):
     words : Out(flow({distance, keep, last}))
         Scaled distances.
     """
-
-    latency_cycles = Exponentials.latency_cycles
 
     def __init__(self, unit: Log2SoftmaxUnit, beat: Beat) -> None:
         self._unit, self._beat = unit, beat
@@ -216,7 +216,7 @@ class Log2Softmax(BufferedRows):
     @staticmethod
     def stages_of(unit: Log2SoftmaxUnit) -> tuple[int, int, int]:
         """Return the latencies in cycles of the three parts."""
-        return DistanceFront.latency_cycles, SumLog.latency_cycles_of(unit), RoundLog.latency_cycles
+        return unit.power_cycles, SumLog.latency_cycles_of(unit), RoundLog.latency_cycles
 
     @classmethod
     def contract_of(cls, unit: Log2SoftmaxUnit) -> Contract:
@@ -273,7 +273,7 @@ class LogSumExp(FlowingRows):
     @staticmethod
     def pipeline_cycles_of(unit: LogSumExpUnit) -> int:
         """Return the cycles of the pipeline: exponentials, sum and logarithm, product, sum and rounding."""
-        return Exponentials.latency_cycles + SumLog.latency_cycles_of(unit) + unit.product_cycles + 2
+        return unit.power_cycles + SumLog.latency_cycles_of(unit) + unit.product_cycles + 2
 
     @classmethod
     def contract_of(cls, unit: LogSumExpUnit) -> Contract:

@@ -23,7 +23,7 @@ class Normalise(wiring.Component):
 
     A word is taken with the row it belongs to; the row is taken with its last word. The pipeline behind never stalls: a
     word is taken only if the output queue will have room for it. Latency from taking a word to its weights at an idle
-    output: ``latency_cycles``, 5 with a product of one cycle, and ``unit.product_cycles - 1`` more; interval 1.
+    output: ``latency_cycles_of(unit)``, 5 with a product of one cycle; interval 1.
 
     Parameters
     ----------
@@ -44,7 +44,6 @@ class Normalise(wiring.Component):
         Lanes that are multiplied in this cycle.
     """
 
-    latency_cycles = 5
     interval_cycles = 1
 
     def __init__(self, unit: SoftmaxUnit, beat: Beat) -> None:
@@ -59,24 +58,34 @@ class Normalise(wiring.Component):
             }
         )
 
+    @staticmethod
+    def lead_cycles_of(unit: SoftmaxUnit) -> int:
+        """Return the cycles from taking a word to its exponentials, without building anything."""
+        return 0
+
+    @classmethod
+    def latency_cycles_of(cls, unit: SoftmaxUnit) -> int:
+        """Return the cycles from taking a word to its weights, without building anything."""
+        return cls.lead_cycles_of(unit) + 4 + unit.product_cycles
+
     def _layouts(self) -> tuple[data.StructLayout, data.StructLayout]:
         """Return the layouts of words and rows."""
         return word_layout(self._unit), row_layout(self._unit)
 
     def _exponentials(self, m: Any) -> tuple[Any, list[tuple[Any, Any]]]:
-        """Return a row's entry and each lane's halvings and mantissa, ``latency_cycles - 5`` after a word is taken."""
+        """Return a row's entry and each lane's halvings and mantissa, ``lead_cycles_of(unit)`` after its word."""
         word = self.words.payload
         mantissas = word.mantissa if self._unit.mantissa_bits else [Const(1, 1)] * self._unit.lanes
         return self.rows.payload, list(zip(word.halvings, mantissas, strict=True))
 
     def _selected(self, m: Any, keep: Any, taken: Any) -> Any:
         """Return which lanes are kept, as late as ``_exponentials``; ``keep`` is not delayed."""
-        return delay(m, keep, self.latency_cycles - 5, name="selected")
+        return delay(m, keep, self.lead_cycles_of(self._unit), name="selected")
 
     def elaborate(self, platform: Any) -> Any:
         """Build operands (1), products (1 or more), shifts (1), rounding (1) and the queue (1)."""
         m = Module()
-        lead, wider = self.latency_cycles - 5, self._unit.product_cycles - 1
+        lead, wider = self.lead_cycles_of(self._unit), self._unit.product_cycles - 1
         m.submodules.end = end = PipelineEnd(self._beat.layout, latency_cycles=lead + wider + 4)
         wiring.connect(m, end.output, wiring.flipped(self.results))
         taken = take_words(m, self.words, self.rows, end)

@@ -41,7 +41,6 @@ class DifferenceFront(wiring.Component):
         The same, with v = 0 for scores up to 0.
     """
 
-    latency_cycles = Exponentials.latency_cycles + 3
     interval_cycles = 1
 
     def __init__(self, unit: SoftpickUnit, beat: Beat) -> None:
@@ -63,7 +62,7 @@ class DifferenceFront(wiring.Component):
         one = Const(self._unit.one[1], halvings_shape(self._unit))
         for lane in range(self._unit.lanes):
             code = self.scores.payload[self._beat.field][lane]
-            above = delay(m, code > 0, Exponentials.latency_cycles, name=f"above_{lane}")
+            above = delay(m, code > 0, self._unit.power_cycles, name=f"above_{lane}")
             value, halvings = self._difference(m, given.word.mantissa[lane], given.word.halvings[lane], above, lane)
             m.d.comb += [
                 powers.word.mantissa[lane].eq(value),
@@ -110,8 +109,8 @@ class Softpick(Softmax):
     @staticmethod
     def stages_of(unit: SoftmaxUnit) -> tuple[int, int, int]:
         """Return the latencies in cycles of the three parts."""
-        _, statistic, back = Softmax.stages_of(unit)
-        return DifferenceFront.latency_cycles, statistic, back + unit.product_cycles - 1
+        front, statistic, back = Softmax.stages_of(unit)
+        return front + 3, statistic, back
 
     @staticmethod
     def _parameters(unit: SoftmaxUnit) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ __all__ = ["RowReciprocal", "SumReciprocal"]
 class RowReciprocal(wiring.Component):
     """Turns the totals of a row into what its weights need.
 
-    Latency 10 cycles, interval 1. Error: ``unit.reciprocal_error``.
+    Latency ``latency_cycles_of(unit)``, interval 1. Error: ``unit.reciprocal_error``.
 
     Parameters
     ----------
@@ -35,12 +35,16 @@ class RowReciprocal(wiring.Component):
         Reciprocal, shift, the same place.
     """
 
-    latency_cycles = Reciprocal.latency_cycles
     interval_cycles = 1
 
     def __init__(self, unit: SoftmaxUnit) -> None:
         self._unit = unit
         super().__init__({"totals": In(flow(totals_layout(unit))), "rows": Out(flow(row_layout(unit)))})
+
+    @staticmethod
+    def latency_cycles_of(unit: SoftmaxUnit) -> int:
+        """Return the cycles from a row's totals to its entry, without building anything."""
+        return Reciprocal.latency_cycles_of(unit.search_cycles)
 
     def elaborate(self, platform: Any) -> Any:
         """Connect the reciprocal; add up the shift beside it."""
@@ -50,11 +54,12 @@ class RowReciprocal(wiring.Component):
             value_bits=unit.sum_bits - unit.sum_drop_bits,
             fraction_bits=unit.reciprocal_fraction_bits,
             guess=unit.reciprocal,
+            search_cycles=unit.search_cycles,
         )
         # The offset is folded into the delayed number, so that one addition remains beside the reciprocal's result.
         start = Signal(row.shift.shape(), name="shift_start", reset_less=True)
         m.d.sync += start.eq(Const(shift_offset(unit)) - totals.fewest)
-        waited = delay(m, start, Reciprocal.latency_cycles - 1, name="shift_delayed")
+        waited = delay(m, start, self.latency_cycles_of(unit) - 1, name="shift_delayed")
         m.d.comb += [
             reciprocal.value.payload.eq(totals.sum[unit.sum_drop_bits :]),
             reciprocal.value.valid.eq(self.totals.valid),
@@ -63,7 +68,7 @@ class RowReciprocal(wiring.Component):
             self.rows.valid.eq(reciprocal.result.valid),
         ]
         if unit.keep_row_sum:
-            m.d.comb += Value.cast(row.top).eq(delay(m, totals.top, Reciprocal.latency_cycles, name="top"))
+            m.d.comb += Value.cast(row.top).eq(delay(m, totals.top, self.latency_cycles_of(unit), name="top"))
         return m
 
 
@@ -104,7 +109,7 @@ class SumReciprocal(wiring.Component):
     @staticmethod
     def latency_cycles_of(unit: SoftmaxUnit) -> int:
         """Return the cycles from a row's last beat to its entry, without building anything."""
-        return OnlineSum.latency_cycles_of(unit) + RowReciprocal.latency_cycles
+        return OnlineSum.latency_cycles_of(unit) + RowReciprocal.latency_cycles_of(unit)
 
     def elaborate(self, platform: Any) -> Any:
         """Connect the two."""

@@ -63,11 +63,14 @@ class ScoreFront(wiring.Component):
 class ScoreNormalise(Normalise):
     """Computes the exponentials of the buffered scores again, and goes on as ``Normalise``.
 
-    Latency 11 cycles from taking a word to its weights at an idle output, interval 1. Parameters and members are those
-    of ``Normalise``, but that words are beats of scores.
+    Latency from taking a word to its weights ``unit.power_cycles`` more than that, interval 1. Parameters and members
+    are those of ``Normalise``, but that words are beats of scores.
     """
 
-    latency_cycles = Power.latency_cycles + Normalise.latency_cycles
+    @staticmethod
+    def lead_cycles_of(unit: SoftmaxUnit) -> int:
+        """Return the cycles of the exponentials."""
+        return unit.power_cycles
 
     def _layouts(self) -> tuple[data.StructLayout, data.StructLayout]:
         beat = Beat(field="score", element=self._unit.input_format, lanes=self._unit.lanes)
@@ -78,7 +81,7 @@ class ScoreNormalise(Normalise):
         for lane in range(self._unit.lanes):
             m.submodules[f"power_{lane}"] = power = self._power(m, lane)
             numbers.append((power.halvings, power.mantissa))
-        return delayed_row(m, self.rows.payload, Power.latency_cycles), numbers
+        return delayed_row(m, self.rows.payload, self._unit.power_cycles), numbers
 
     def _power(self, m: Any, lane: int) -> Power:
         """Return the exponential of a buffered score."""
@@ -99,7 +102,7 @@ class TwoPassSoftmax(Softmax):
     def stages_of(unit: SoftmaxUnit) -> tuple[int, int, int]:
         """Return the latencies in cycles of the three parts."""
         front, statistic, _ = Softmax.stages_of(unit)
-        return front, statistic, ScoreNormalise.latency_cycles
+        return front, statistic, ScoreNormalise.latency_cycles_of(unit)
 
     @staticmethod
     def word_bits_of(unit: SoftmaxUnit) -> int:

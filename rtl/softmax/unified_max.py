@@ -14,7 +14,6 @@ from accel.softmax_unit import SoftmaxUnit
 from rtl.arith import minimum, shift_right, tree_stages
 from rtl.contract import Contract
 from rtl.softmax.core import Softmax
-from rtl.softmax.exponentials import Exponentials
 from rtl.softmax.layouts import halvings_shape, powers_layout, register_tree, row_layout, word_layout
 from rtl.softmax.normalise import Normalise
 from rtl.softmax.replay import ReplayFifo
@@ -57,7 +56,7 @@ class LevelSum(wiring.Component):
     @staticmethod
     def latency_cycles_of(unit: SoftmaxUnit) -> int:
         """Return the cycles from a row's last beat to its entry, without building anything."""
-        return 3 + tree_stages(unit.lanes) + RowReciprocal.latency_cycles
+        return 3 + tree_stages(unit.lanes) + RowReciprocal.latency_cycles_of(unit)
 
     def elaborate(self, platform: Any) -> Any:
         """Build the terms, their sum, and the flags of the window."""
@@ -91,7 +90,7 @@ class LevelSum(wiring.Component):
             reciprocal.totals.valid.eq(delay(m, summing & last, 1, name="ended", reset_less=False)),
             row.reciprocal.eq(reciprocal.rows.payload.reciprocal),
             row.shift.eq(reciprocal.rows.payload.shift),
-            row.redo.eq(delay(m, redo, RowReciprocal.latency_cycles, name="redo")),
+            row.redo.eq(delay(m, redo, RowReciprocal.latency_cycles_of(unit), name="redo")),
             self.rows.valid.eq(reciprocal.rows.valid),
         ]
         return m
@@ -139,8 +138,6 @@ class FallbackNormalise(wiring.Component):
     release, rewind : Out(1)
         Of ``ReplayFifo``.
     """
-
-    latency_cycles = Normalise.latency_cycles
 
     def __init__(self, unit: UnifiedMaxUnit, beat: Beat) -> None:
         self._unit, self._beat = unit, beat
@@ -224,7 +221,7 @@ class UnifiedMax(Softmax):
     @staticmethod
     def stages_of(unit: SoftmaxUnit) -> tuple[int, int, int]:
         """Return the latencies in cycles of the three parts."""
-        return Exponentials.latency_cycles, LevelSum.latency_cycles_of(unit), FallbackNormalise.latency_cycles
+        return unit.power_cycles, LevelSum.latency_cycles_of(unit), Normalise.latency_cycles_of(unit)
 
     @staticmethod
     def row_bits_of(unit: SoftmaxUnit) -> int:

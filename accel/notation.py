@@ -140,9 +140,13 @@ def _expected(terminals: Iterable[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 
 
+def _shortened(text: str) -> str:
+    return repr(text if len(text) <= EXCERPT_COLUMNS else f"{text[:EXCERPT_COLUMNS]}...")
+
+
 def _syntax_problem(error: UnexpectedToken, file: str, lines: Sequence[str]) -> Problem:
     token, expected = error.token, error.accepts or error.expected
-    given = _WORDS[token.type] if token.type in ("END", "$END") else repr(str(token))
+    given = _WORDS[token.type] if token.type in ("END", "$END") else _shortened(str(token))
     place = Place(file=file, line=token.line or 1, column=token.column or 1)
     # Inside brackets a statement runs on over the end of its line, so the fault stands ahead of the place found.
     runs_on = token.type == "$END" or not lines[place.line - 1][: place.column - 1].strip()
@@ -159,8 +163,15 @@ def _with_excerpt(problem: Problem, lines: Sequence[str]) -> Problem:
     return replace(problem, excerpt=_excerpt(lines[problem.place.line - 1], problem.place))
 
 
+EXCERPT_COLUMNS = 100
+"""Most of a line that an excerpt shows."""
+
+
 def _excerpt(line: str, place: Place) -> str:
-    number = str(place.line)
+    number, column = str(place.line), place.column
+    if len(line) > EXCERPT_COLUMNS:
+        begin = min(max(column - EXCERPT_COLUMNS // 2, 0), max(len(line) - EXCERPT_COLUMNS, 0))
+        line, column = line[begin : begin + EXCERPT_COLUMNS], column - begin
     # Tabs are kept ahead of the caret so that it stands below its column whatever their width.
-    lead = re.sub(r"[^\t]", " ", line[: place.column - 1]).ljust(place.column - 1)
+    lead = re.sub(r"[^\t]", " ", line[: column - 1]).ljust(column - 1)
     return f"  {number} | {line.rstrip()}\n  {' ' * len(number)} | {lead}^"

@@ -6,7 +6,7 @@ import csv
 import io
 from pathlib import Path
 
-from accel.errors import unwritable
+from accel.files import write_text
 from accel.nest_result import NestResult
 from accel.result import Result
 
@@ -45,7 +45,4 @@ def write_actions_csv(result: Result | NestResult, file: str | Path) -> None:
         The file cannot be written.
     """
     path = Path(file)
-    try:
-        path.write_text(actions_csv(result), encoding="utf-8")
-    except OSError as error:
-        raise unwritable(path, error) from None
+    write_text(path, actions_csv(result))

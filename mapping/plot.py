@@ -9,7 +9,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from accel.errors import InputError, unwritable
+from accel.errors import InputError
+from accel.files import writing
 from accel.result import Result
 from mapping.timeline import Bar, epoch_bars
 
@@ -46,11 +47,9 @@ def gantt(result: Result, path: str | Path) -> None:
             f"the picture must be a .png file, not {file.name!r}", hint=f"use {file.with_suffix('.png').name}"
         )
     figure = _draw(result)
-    try:
-        # Without the name of the drawing program the same schedule gives the same bytes.
-        figure.savefig(file, dpi=100, metadata={"Software": None})
-    except OSError as error:
-        raise unwritable(file, error) from None
+    # Without the name of the drawing program the same schedule gives the same bytes.
+    with writing(file) as stream:
+        figure.savefig(stream, format="png", dpi=100, metadata={"Software": None})
 
 
 def _draw(result: Result) -> Figure:

@@ -14,7 +14,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Patch
 from matplotlib.path import Path as CurvePath
 
-from accel.errors import InputError, unwritable
+from accel.errors import InputError
+from accel.files import writing
 from mapping.dot import PASS_COLOURS, dot_text
 from mapping.graph import GraphEdge, GraphNode, PassGraph
 
@@ -53,16 +54,14 @@ def draw_graph(graph: PassGraph, path: str | Path) -> None:
     if kind not in ("svg", "png", "dot"):
         known = ".svg, .png or .dot"
         raise InputError(f"a graph must be drawn to a file that ends in {known}, not {file}", hint="rename it")
-    try:
+    with writing(file, otherwise="choose another path") as stream:
         if kind == "dot":
-            file.write_text(dot_text(graph), encoding="utf-8")
+            stream.write(dot_text(graph).encode("utf-8"))
             return
-        figure = _figure(graph)
         # A fixed salt and no date make the file reproducible.
         with rc_context({"svg.hashsalt": "einrtl", "svg.fonttype": "none"}):
-            figure.savefig(file, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
-    except OSError as error:
-        raise unwritable(file, error, otherwise="choose another path") from None
+            metadata = {"Date": None} if kind == "svg" else None
+            _figure(graph).savefig(stream, format=kind, dpi=150, metadata=metadata)
 
 
 def _figure(graph: PassGraph) -> Figure:

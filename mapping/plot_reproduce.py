@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from accel.errors import InputError
+from accel.files import writing
 from mapping.published import Published
 from mapping.reproduce import LayerPrice, StudyResult
 
@@ -95,15 +95,10 @@ def figures(result: StudyResult, published: Published, folder: Path) -> tuple[Pa
     pictures["use-1d"] = _bars(result, published, "util_1d", "use of the 1D array", lambda layer: layer.util_1d)
     pictures["sweep"] = _sweep(result, published)
     written = []
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, figure in pictures.items():
-            file = folder / f"{name}.png"
-            FigureCanvasAgg(figure)
-            figure.savefig(file, dpi=120, metadata={"Software": None})
-            written.append(file)
-    except OSError as error:
-        raise InputError(
-            f"{folder} must be a folder that can be written: {error.strerror}", hint="choose another"
-        ) from None
+    for name, figure in pictures.items():
+        file = folder / f"{name}.png"
+        FigureCanvasAgg(figure)
+        with writing(file, make_folder=True, otherwise="choose another folder") as stream:
+            figure.savefig(stream, format="png", dpi=120, metadata={"Software": None})
+        written.append(file)
     return tuple(written)

@@ -12,7 +12,8 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from accel.errors import InputError, unwritable
+from accel.errors import InputError
+from accel.files import writing
 from accel.sweep import Measure
 from mapping.sweep.export import MEASURE_LABELS
 
@@ -71,11 +72,9 @@ def plot_fronts(
             hint="write --csv, or sweep fewer workloads",
         )
     figure = _draw(groups, minimise, title)
-    try:
-        # Without the name of the drawing program the same results give the same bytes.
-        figure.savefig(file, dpi=100, metadata={"Software": None})
-    except OSError as error:
-        raise unwritable(file, error) from None
+    # Without the name of the drawing program the same results give the same bytes.
+    with writing(file) as stream:
+        figure.savefig(stream, format="png", dpi=100, metadata={"Software": None})
 
 
 def _draw(groups: Mapping[tuple[Any, ...], list[Mapping[str, Any]]], minimise: Sequence[Measure], title: str) -> Figure:

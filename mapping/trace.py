@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from accel.errors import InputError, unwritable
+from accel.errors import InputError
+from accel.files import write_text
 from accel.result import Result
 from mapping.timeline import Bar, epoch_bars
 
@@ -94,7 +95,4 @@ def write_trace(result: Result, path: str | Path, epochs: int = DEFAULT_EPOCHS) 
             f"the trace must be a .json file, not {file.name!r}", hint=f"use {file.with_suffix('.json').name}"
         )
     text = json.dumps(trace_events(result, epochs), allow_nan=False)
-    try:
-        file.write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise unwritable(file, error) from None
+    write_text(file, text + "\n")

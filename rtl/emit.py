@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -17,6 +15,7 @@ from amaranth import Shape
 from amaranth.lib.wiring import In
 
 from accel.errors import InputError
+from accel.files import write_text as write_whole
 from rtl.axi import PortWrapper
 from rtl.netlist import KEYWORDS, convert
 
@@ -141,28 +140,14 @@ def sidecar(component: PortWrapper, name: str, verilog: str) -> dict[str, Any]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write ``text`` so that ``path`` holds all of it or what it held before.
+    """Write ``text`` so that ``path`` holds all of it or what it held before; its folder is made if it is missing.
 
     Raises
     ------
     InputError
         It cannot be written.
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-                file.write(text)
-            Path(temporary).chmod(0o644)
-            Path(temporary).replace(path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise InputError(
-            f"{path} must be writable, but is not: {error.strerror}", hint="choose another directory with -o"
-        ) from None
+    write_whole(path, text, make_folder=True, otherwise="choose another directory with -o")
 
 
 def emit(component: PortWrapper, name: str, directory: Path) -> Emitted:

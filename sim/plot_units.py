@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from accel.errors import InputError
+from accel.files import writing
 from sim.comparison.activations import ErrorCurve
 from sim.comparison.costs import UnitCost
 from sim.comparison.weights import WeightFigures
@@ -149,8 +149,6 @@ def gelu_points(curves: Sequence[ErrorCurve], costs: Sequence[UnitCost]) -> list
 
 def _save(figure: Any, path: Path) -> None:
     FigureCanvasAgg(figure)
-    try:
-        # Without the name of the drawing program the same figures give the same bytes.
-        figure.savefig(path, dpi=100, metadata={"Software": None})
-    except OSError as error:
-        raise InputError(f"{path} must be writable: {error.strerror}", hint="check the folder") from None
+    # Without the name of the drawing program the same figures give the same bytes.
+    with writing(path) as stream:
+        figure.savefig(stream, format="png", dpi=100, metadata={"Software": None})

@@ -8,10 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from accel.cli import main
 
 ROOT = Path(__file__).parents[1]
+
+settings.register_profile("einrtl", deadline=None)  # a busy machine is no fault
+settings.load_profile("einrtl")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,6 @@ from tests.conftest import ROOT, Finished
 FUZZ = settings(
     max_examples=40,
     derandomize=True,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 """The same damage on every machine, so that a failure can be repeated."""

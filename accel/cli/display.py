@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -21,12 +23,20 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print the re
 """Every command that prints results takes it."""
 
 
+class _Console(Console):
+    """A console that leaves it to the root command what a reader's going away means."""
+
+    def on_broken_pipe(self) -> None:
+        """Do not exit as a failed comparison would."""
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+
 def console(*, stderr: bool = False) -> Console:
     """Return a console for people: colour only on a terminal, lines never cut when the output is a file.
 
     With ``--quiet`` it shows nothing.
     """
-    out = Console(stderr=stderr, highlight=False, quiet=loudness().quiet)
+    out = _Console(stderr=stderr, highlight=False, quiet=loudness().quiet)
     if not out.is_terminal:
         out.width = max(out.width, 160)
     return out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
 import time
@@ -39,11 +40,22 @@ COMMAND_GROUP = "einrtl.commands"
 LISTING_GROUP = "einrtl.listings"
 
 
+class _ReaderGoneError(Exception):
+    """Whoever read the output has gone away, as in ``einrtl list | head -1``: no fault of anyone."""
+
+
 class _Commands(click.Group):
     """A group whose subcommands are the entry points of ``einrtl.commands``; each is imported only when used."""
 
     def _points(self) -> Mapping[str, EntryPoint]:
         return {point.name: point for point in entry_points(group=COMMAND_GROUP)}
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; click would end a process whose reader has gone away as if a comparison had failed."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise _ReaderGoneError from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of built-in and installed commands."""
@@ -157,8 +169,9 @@ def _run(arguments: Sequence[str] | None, loud: Loudness) -> int:
         for line in str(error).splitlines():
             click.echo(f"error: {line}" if not line.startswith(" ") else line, err=True)
         return error.exit_code
-    except BrokenPipeError:
-        sys.stderr.close()
+    except _ReaderGoneError:
+        # Python flushes once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
         _trace(loud)

@@ -6,16 +6,16 @@ that d is not the distance from the largest code:
 
 1. Per beat ``M' = max(M, x of each valid lane)``; a row has no M before its first valid score.
 2. For each valid lane ``h, w`` by steps 1 to 3 of ``d = M' - x``; for a rise ``h, w`` of the difference of the maxima.
-3. For beat n = 0, 1, ... ``S[n] = R + sum over valid lanes of floor(w * 2**(s - m) / 2**h)``. R is 0 for n < 4,
-   ``S[n-4]`` if ``M[n] = M[n-4]``, else ``floor(S[n-4] * w / 2**(m + h))``: four sums take turns, so that a product
-   and what follows have four cycles.
-4. At the end of the row ``S = S[n] + R1 + R2 + R3``, where Rk is R by step 3 of ``S[n-k]``, 0 where there is none. Then
-   e, y by step 5 of ``accel.softmax_unit``.
+3. For beat n = 0, 1, ... ``S[n] = R + sum over valid lanes of floor(w * 2**(s - m) / 2**h)``. R is 0 for n < 5,
+   ``S[n-5]`` if ``M[n] = M[n-5]``, else ``floor(S[n-5] * w / 2**(m + h))``: five sums take turns, so that a product
+   and what goes with it have five cycles.
+4. At the end of the row ``S = S[n] + R1 + R2 + R3 + R4``, where Rk is R by step 3 of ``S[n-k]``, 0 where there is none.
+   Then e, y by step 5 of ``accel.softmax_unit``.
 5. For each score ``h, w`` of ``d = M - x``; its weight is step 6 of ``accel.softmax_unit`` with H = 0, always rounded
    alone.
 
 A rise multiplies the sum by a rounded factor, so errors add up with the rises, as many as a row may have: the bound is
-wide. And the product stands in a loop, which takes four cycles and so four sums. Timing: as ``accel.softmax_unit``.
+wide. And the product stands in a loop, which takes five cycles and so five sums. Timing: as ``accel.softmax_unit``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from accel.softmax_unit import SoftmaxUnit
 
 __all__ = ["EXACT_SUMS", "OnlineSoftmaxUnit"]
 
-EXACT_SUMS = 4
+EXACT_SUMS = 5
 """Sums of a row that take turns."""
 
 
@@ -67,11 +67,11 @@ class OnlineSoftmaxUnit(SoftmaxUnit):
     @property
     def latency_cycles(self) -> int:
         """Cycles from accepting a row's last beat to its first weights, the output being idle and ready."""
-        return 25 + 2 * self.power_cycles + self.search_cycles + 2 * self.tree_stages
+        return 26 + 2 * self.power_cycles + self.search_cycles + 2 * self.tree_stages
 
     @property
     def max_rises(self) -> int:
-        """Most products that a sum of a row goes through: one for every fourth beat, and one to join the others."""
+        """Most products that a sum of a row goes through: one for every fifth beat, and one to join the others."""
         return min(-(-self.max_beats // EXACT_SUMS), self.largest_distance)
 
     @property

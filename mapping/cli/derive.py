@@ -11,7 +11,8 @@ from rich.markup import escape
 
 from accel.cascade import load_cascade
 from accel.cli import console, json_option, print_json, table
-from accel.errors import InputError, did_you_mean, unwritable
+from accel.errors import InputError, did_you_mean
+from accel.files import write_text
 from mapping.derivation.check import operations
 from mapping.derive import FORMS, Derivation
 from mapping.derive import derive as derive_form
@@ -45,7 +46,7 @@ _DEFAULT_OTHER = 64
     help="Size of a rank, to count operations; repeat it, or join several by commas.",
 )
 @click.option("--steps", is_flag=True, help="Print every step with the algebra that makes it right.")
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the derived cascade here.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the derived cascade here.")
 @click.option("--markdown", is_flag=True, help="Print the table of several derivations as Markdown.")
 @json_option
 def derive(
@@ -135,10 +136,7 @@ def _write(derivation: Derivation, path: Path) -> None:
             f"cascade {derivation.source.name} has no derived form: {first.einsum} forbids it ({first.reason})",
             hint="leave -o out to see more",
         )
-    try:
-        path.write_text(str(derivation.cascade), encoding="utf-8")
-    except OSError as error:
-        raise unwritable(path, error) from None
+    write_text(path, str(derivation.cascade))
 
 
 def _count(number: int | None) -> str:

@@ -10,7 +10,7 @@ from accel.accelforge import accelforge_workload
 from accel.cascade import load_cascade
 from accel.cli import console
 from accel.cli.model import dimensions_option, read_sizes
-from accel.errors import unwritable
+from accel.files import write_text
 from accel.workload_file import read_workload
 
 __all__ = ["export_command"]
@@ -55,8 +55,5 @@ def export_command(
     if output is None:
         click.echo(text, nl=False)
         return
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise unwritable(output, error) from None
+    write_text(output, text)
     console().print(f"Wrote {output}", markup=False)

@@ -12,7 +12,8 @@ from click.core import ParameterSource
 
 from accel import spec
 from accel.cli import check_output, console, print_json, table
-from accel.errors import InputError, unwritable
+from accel.errors import InputError
+from accel.files import write_text
 from accel.fpga import QUANTITIES, Device, load_device
 from accel.frame import VisionTransformer, load_frame
 from accel.frame_design import load_design
@@ -77,10 +78,7 @@ def map_frame(
     else:
         _print_found(model, target, found, refused, shown, wall_time_s)
     if save is not None:
-        try:
-            save.write_text(spec.dump(shown.best.design), encoding="utf-8")
-        except OSError as error:
-            raise unwritable(save, error) from None
+        write_text(save, spec.dump(shown.best.design))
         if not as_json:
             console().print(f"Wrote {save}")
 

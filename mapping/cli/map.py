@@ -26,7 +26,8 @@ from accel.cli import (
     table,
 )
 from accel.cli.model import dimensions_option
-from accel.errors import InputError, unwritable
+from accel.errors import InputError
+from accel.files import write_text
 from accel.result import Result
 from accel.schedule import Plan, load_schedule, load_template
 from accel.workload import Workload
@@ -341,10 +342,7 @@ def _save(file: Path, found: SearchResult) -> list[Path]:
 
 
 def _write(file: Path, text: str) -> None:
-    try:
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise unwritable(file, error) from None
+    write_text(file, text)
 
 
 def _as_json(found: SearchResult, wall_time_s: float) -> dict[str, Any]:

@@ -17,7 +17,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bar
 
 from accel.cli import check_output, console, json_option, print_json, table
-from accel.errors import InputError, unwritable
+from accel.errors import InputError
+from accel.files import write_text
 from accel.sweep import Measure, SweepFile
 from mapping.sweep.export import WORKLOAD, mark_fronts, write_csv, write_parquet
 from mapping.sweep.page import sweep_page
@@ -111,10 +112,7 @@ def _write_page(
 ) -> None:
     command = shlex.join(["einrtl", *sys.argv[1:]])
     text = sweep_page(description.name, rows, description.minimise, asked=asked, database=database, command=command)
-    try:
-        report.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise unwritable(report, error) from None
+    write_text(report, text)
 
 
 def _note(text: str) -> None:

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from accel import spec
 from accel.cli import console, json_option, print_json, table
 from accel.cost import CostTable
-from accel.errors import unwritable
+from accel.files import write_text
 from accel.technology import load_request
 from mapping.technology import cost_table
 
@@ -29,10 +29,7 @@ def tech_command(request: Path, output: Path | None, python: str | None, as_json
     """
     found = cost_table(load_request(request), python)
     if output is not None:
-        try:
-            output.write_text(spec.dump(found), encoding="utf-8")
-        except OSError as error:
-            raise unwritable(output, error) from None
+        write_text(output, spec.dump(found))
     if as_json:
         print_json(TypeAdapter(CostTable).dump_python(found, mode="json"))
         return

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from accel.errors import unwritable
+from accel.files import write_text, writing
 from accel.sweep import Measure
 from mapping.pareto import pareto_front
 from mapping.sweep.runners import extra_missing
@@ -88,13 +89,11 @@ def write_csv(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
         The file cannot be written.
     """
     heads = columns(rows)
-    try:
-        with path.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(heads)
-            writer.writerows([_cell(row, head) for head in heads] for row in rows)
-    except OSError as error:
-        raise unwritable(path, error) from None
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(heads)
+    writer.writerows([_cell(row, head) for head in heads] for row in rows)
+    write_text(path, text.getvalue())
 
 
 def write_parquet(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
@@ -118,11 +117,8 @@ def write_parquet(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     for head in columns(rows):
         cells = [_cell(row, head) for row in rows]
         arrays[head] = pa.array(_alike(cells), type=types[known[head]] if head in known else None)
-    try:
-        with path.open("wb") as file:
-            parquet.write_table(pa.table(arrays), file)
-    except OSError as error:
-        raise unwritable(path, error) from None
+    with writing(path) as file:
+        parquet.write_table(pa.table(arrays), file)
 
 
 def _alike(cells: list[Any]) -> list[Any]:

@@ -21,7 +21,7 @@ __all__ = ["COMMANDS"]
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
     "--schedule",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=click.Path(path_type=Path),
     help="Schedule that einrtl map has saved, in place of the file's.",
 )
 @click.option(

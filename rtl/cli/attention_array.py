@@ -48,7 +48,7 @@ def _format(tensor: str) -> Callable[[Any], Any]:
 @click.option(
     "--schedule",
     "schedule_path",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=click.Path(path_type=Path),
     help="Schedule file with tile sizes and plan; by default tiles of the size of the array and spatial-array-1pass.",
 )
 @_number("--query-tiles", 4, "Query tiles on chip while all keys pass, p1; not with --schedule.")

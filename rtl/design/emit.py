@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from accel.attention_array import AttentionArray, check_timing
-from rtl.attention.array import array_verilog, write_texts
+from rtl.attention.array import array_verilog
 from rtl.design import text
 from rtl.design.shell import ArrayDesign
-from rtl.emit import check_name, sidecar
+from rtl.emit import check_name, sidecar, write_text
 from rtl.platforms.vivado import zcu102_script
 
 __all__ = ["EmittedDesign", "emit_design"]
@@ -66,5 +66,6 @@ def emit_design(unit: AttentionArray, name: str, directory: Path, *, counters: b
         "zcu102": (f"{name}_zcu102.tcl", zcu102_script(name)),
         "document": (f"{name}_registers.md", text.markdown(design.registers, name)),
     }
-    write_texts(directory, dict(texts.values()))
+    for file, content in texts.values():
+        write_text(directory / file, content)
     return EmittedDesign(files={what: directory / file for what, (file, _) in texts.items()}, description=description)

@@ -35,12 +35,12 @@ def _fields(layout: data.StructLayout) -> list[tuple[str, Any]]:
 
 
 SUMS = EXACT_SUMS
-"""Sums of a row, of every fourth beat each."""
+"""Sums of a row, of every fifth beat each."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Running:
-    """The least distance with this beat and with each of the four before, and which beat of its row it is.
+    """The least distance with this beat and with each of the five before, and which beat of its row it is.
 
     ``number`` is that of the beat, at most ``SUMS``; the bit of ``place`` that is set is it modulo ``SUMS``.
     ``counted`` is whether there is a new beat with a score, ``seen`` whether the row has one.
@@ -97,9 +97,9 @@ class ExactSum(wiring.Component):
     """Sums the exponentials of a row relative to its largest score so far, one beat a cycle.
 
     When the maximum rises, a sum is multiplied by the exponential of the rise. The product stands in a loop, which
-    takes ``SUMS`` cycles: products of parts, their sum, shift, addition. So there are as many sums, each of every
-    fourth beat; the last four are joined at the end of a row, by the same multiplier: the first four beats of the next
-    row need no product. Latency ``latency_cycles_of(unit)``, interval 1.
+    takes ``SUMS`` cycles: choice of the sum, products of parts, their sum, shift, addition. So there are as many sums,
+    each of every fifth beat; the last five are joined at the end of a row, by the same multiplier: the first five beats
+    of the next row need no product. Latency ``latency_cycles_of(unit)``, interval 1.
 
     Parameters
     ----------
@@ -135,10 +135,10 @@ class ExactSum(wiring.Component):
     @staticmethod
     def latency_cycles_of(unit: SoftmaxUnit) -> int:
         """Return the cycles from a row's last beat to its entry."""
-        return 2 * tree_stages(unit.lanes) + 8 + unit.power_cycles + RowReciprocal.latency_cycles_of(unit)
+        return 2 * tree_stages(unit.lanes) + 9 + unit.power_cycles + RowReciprocal.latency_cycles_of(unit)
 
     def elaborate(self, platform: Any) -> Any:
-        """Build: largest of a beat (T), of the row (1), exponentials (6), shift (1), tree (T), the rest (7)."""
+        """Build: largest of a beat (T), of the row (1), exponentials (6), shift (1), tree (T), the rest (8)."""
         m = Module()
         unit, beat, tree = self._unit, self.powers.payload, tree_stages(self._unit.lanes)
         distances = [distance(beat[self._beat.field][lane], self._beat.element) for lane in range(unit.lanes)]
@@ -165,7 +165,7 @@ class ExactSum(wiring.Component):
         beat_sum = register_tree(m, terms, lambda left, right: left + right, name="sum")
         ends = valid & delay(m, last, 1, name="ends")
         total, ended = self._sum(m, running, delay(m, beat_sum, 2, name="beat_sum"), ends)
-        self._finish(m, total, delay(m, running.least[0], unit.power_cycles + tree + 7, name="least_of_row"), ended)
+        self._finish(m, total, delay(m, running.least[0], unit.power_cycles + tree + 8, name="least_of_row"), ended)
         return m
 
     def _running(self, m: Any, nearest: Any, valid: Any, last: Any, keep: Any) -> _Running:
@@ -214,10 +214,10 @@ class ExactSum(wiring.Component):
 
         sums = [Signal(unit.sum_bits, name=f"sum_{at}", reset_less=True) for at in range(SUMS)]
         early = unit.power_cycles + tree
-        old = Signal(unit.sum_bits, name="old")
+        old = Signal(unit.sum_bits, name="old", reset_less=True)
         mantissa = delay(m, rise.mantissa, tree, name="rise_mantissa")
-        chosen = delay(m, source, early, name="source")
-        m.d.comb += old.eq(reduce(or_, (total & chosen[at].replicate(unit.sum_bits) for at, total in enumerate(sums))))
+        chosen = delay(m, source, early - 1, name="source")
+        m.d.sync += old.eq(reduce(or_, (total & chosen[at].replicate(unit.sum_bits) for at, total in enumerate(sums))))
         product = _multiply(m, old, mantissa)
         halvings = delay(m, rise.halvings, tree + 2, name="rise_halvings")
         unmoved = delay(m, ~argument.any(), waited - 1, name="unmoved")

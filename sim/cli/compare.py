@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 
 from accel.cli import EXIT_COMPARISON_FAILED, console, json_option, print_json, progress, table
-from accel.errors import InputError
+from accel.errors import InputError, unwritable
+from accel.files import write_text
 from sim.comparison import (
     ErrorCurve,
     WeightFigures,
@@ -106,12 +107,12 @@ def _write(found: Comparison, curves: tuple[ErrorCurve, ...], output: Path) -> N
         ("Error of GELU units over their inputs", "units-gelu-errors.png"),
         ("Error and cost of GELU units", "units-gelu-pareto.png"),
     )
+    text = page(found, [(title, f"{folder.name}/{file}") for title, file in pictures])
+    write_text(output, text)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        text = page(found, [(title, f"{folder.name}/{file}") for title, file in pictures])
-        output.write_text(text, encoding="utf-8")
+        folder.mkdir(exist_ok=True)
     except OSError as error:
-        raise InputError(f"{output} must be writable: {error.strerror}", hint="check the folder") from None
+        raise unwritable(folder, error) from None
     files = [folder / file for _, file in pictures]
     draw_errors(found.weights, files[0])
     title = f"Softmax: largest error over random scores of N = {length}, and cost"

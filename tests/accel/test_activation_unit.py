@@ -123,7 +123,7 @@ def small_units(draw: st.DrawFn) -> ActivationUnit:
 
 
 @given(small_units())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_every_result_of_any_unit_is_within_its_error(one: ActivationUnit) -> None:
     codes = range(one.input_format.min_code, one.input_format.max_code + 1)
     target = one.output_format

@@ -89,7 +89,7 @@ def test_map_operations_stand_in_the_order_of_computation() -> None:
     assert list(load_cascade("attention-3pass").einsum("SN").map_operations) == ["subtract", "exp"]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     sizes=st.fixed_dictionaries({"P": st.integers(1, 6), "M": st.integers(1, 9), "M0": st.integers(1, 4)}),
     conditions=st.lists(

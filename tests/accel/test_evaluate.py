@@ -51,7 +51,7 @@ def test_attention_cascades_compute_attention(name: str, dtype: str) -> None:
         assert np.abs(result - attention(q, k, v)).max() < TOLERANCE[dtype]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     name=st.sampled_from(ATTENTION),
     queries=st.integers(1, 4),
@@ -195,7 +195,7 @@ def test_a_rank_is_its_coordinate_in_sums_filters_and_loops() -> None:
     assert found["G"].tolist() == [1.0, 2.0, 3.0]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     rows=st.integers(1, 3),
     length=st.integers(1, 7),
@@ -338,7 +338,7 @@ def _slow_einsum(einsum: Einsum, tensors: Any, sizes: Mapping[str, int], bound: 
             target[output] = combine[operator](before, value(einsum.expression)) if passed else before
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     body=st.sampled_from(
         [

@@ -265,7 +265,7 @@ def operations(children: st.SearchStrategy[Expression]) -> st.SearchStrategy[Exp
     return st.sampled_from(sorted(OPERATORS)).flatmap(one)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(
     body=st.recursive(LEAVES, operations, max_leaves=12),
     conditions=st.lists(
@@ -300,13 +300,13 @@ def test_any_einsum_reads_back_as_printed(body: Any, conditions: Any, operator: 
     assert parse(str(cascade)) == cascade
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.text("cascdeinputwhr AZk01m[](),=:+-*/<>.#\n\t\r\x0c\xa0é$", max_size=60))
 def test_any_text_gives_a_cascade_or_a_clear_error(text: str) -> None:
     _only_input_errors(lambda: parse(text))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(data=st.data())
 def test_any_change_of_a_good_text_gives_a_cascade_or_a_clear_error(data: st.DataObject) -> None:
     text = str(load_cascade(data.draw(st.sampled_from(cascade_names()))))

@@ -65,7 +65,7 @@ def test_it_is_the_papers_figure_exactly_if_the_slots_divide_the_length(length: 
     assert exact == (length % slots == 0)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(order=orders)
 def test_every_pair_that_counts_meets_once_and_rows_are_loaded_and_finished_one_by_one(
     order: ReorderedSchedule,
@@ -90,7 +90,7 @@ def test_every_pair_that_counts_meets_once_and_rows_are_loaded_and_finished_one_
         assert later[0].key in (earlier[0].key + 1, 0), "keys pass in their order"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(order=orders)
 def test_the_closed_forms_are_those_of_the_walk(order: ReorderedSchedule) -> None:
     steps = list(order.walk())
@@ -105,7 +105,7 @@ def test_the_closed_forms_are_those_of_the_walk(order: ReorderedSchedule) -> Non
         assert order.keys_of(query) == tuple(visit.key for _, visit in mine)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(job=plain | masked)
 def test_the_actions_are_counted_as_their_definitions_say(job: AttentionJob) -> None:
     job = dataclasses.replace(job, offset=min(job.offset, 20))

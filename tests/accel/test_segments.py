@@ -44,7 +44,7 @@ narrow = st.tuples(st.lists(st.integers(-LOW + 3, LOW - 3), min_size=4, max_size
 
 
 @given(st.one_of(corridors, narrow), st.sampled_from([1, 2]))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_a_segment_is_fitted_exactly_if_brute_force_finds_coefficients(
     all_values: dict[int, np.ndarray], ends: tuple[np.ndarray, np.ndarray], degree: int
 ) -> None:
@@ -63,7 +63,7 @@ def test_a_segment_is_fitted_exactly_if_brute_force_finds_coefficients(
     st.integers(1, 2),
     st.integers(0, 2**32),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_a_corridor_round_a_polynomial_is_always_fitted(
     low_bits: int, coefficients: tuple[int, int, int], degree: int, seed: int
 ) -> None:

@@ -204,7 +204,7 @@ def test_a_folder_for_figures_that_is_a_file_is_refused(tmp_path: Path):
     with pytest.raises(InputError) as caught:
         figures(result, load_published(), tmp_path / "taken")
     assert str(caught.value) == (
-        f"{tmp_path / 'taken'} must be a folder that can be written: File exists; choose another"
+        f"{tmp_path / 'taken' / 'attention-speedup.png'} must be writable: File exists; choose another folder"
     )
 
 

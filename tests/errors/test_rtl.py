@@ -86,10 +86,7 @@ def test_a_directory_that_cannot_be_written_is_an_error(tmp_path, capsys):
     assert stopped.value.code == 2
     assert capsys.readouterr() == (
         "",
-        (
-            f"error: {directory}/softmax.v must be writable, but is not: Not a directory; "
-            "choose another directory with -o\n"
-        ),
+        (f"error: {directory}/softmax.v must be writable: Not a directory; choose another directory with -o\n"),
     )
 
 
@@ -105,7 +102,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_scraps(tmp_path, monkeypatch)
     with pytest.raises(InputError) as caught:
         emit(AxisWrapper(entry.build(entry.default, counters=True)), "softmax", tmp_path)
     assert str(caught.value) == (
-        f"{tmp_path}/softmax.v must be writable, but is not: No space left on device; choose another directory with -o"
+        f"{tmp_path}/softmax.v must be writable: No space left on device; free some space, or write to another disk"
     )
     assert (tmp_path / "softmax.v").read_bytes() == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["softmax.json", "softmax.v"]

@@ -82,7 +82,7 @@ def close(one: np.ndarray, other: np.ndarray) -> bool:
     return bool((np.abs(one - other) <= 1e-8 * scale).all())
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(cascades(), st.sampled_from(FORMS), st.integers(0, 10))
 def test_a_derived_cascade_computes_what_its_source_does(source: Cascade, form: str, seed: int) -> None:
     stable, _ = stabilise(source, "m")
@@ -97,7 +97,7 @@ def test_a_derived_cascade_computes_what_its_source_does(source: Cascade, form: 
         assert close(expected, found), f"{source}\n{derived}"
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(cascades())
 def test_a_derivation_never_adds_a_pass_and_a_refusal_names_an_einsum(source: Cascade) -> None:
     stable, shifts = stabilise(source, "m")

@@ -231,14 +231,14 @@ def priced(architecture, workload, tiles):
     return price(CASCADE, architecture, schedule, workload)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(problems_to_price())
 def test_cycles_equal_those_of_a_model_that_steps_through_every_tile(problem):
     architecture, workload, tiles = problem
     assert priced(*problem).compute_cycles == slow_cycles(workload, tiles, architecture)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(problems_to_price())
 def test_every_point_of_the_cascade_is_computed_once(problem):
     _, workload, tiles = problem
@@ -248,7 +248,7 @@ def test_every_point_of_the_cascade_is_computed_once(problem):
         assert each.points == workload.instances * CASCADE.points(CASCADE.einsum(each.einsum), sizes)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(problems_to_price())
 def test_traffic_moves_each_value_at_least_once_and_as_a_slow_count_says(problem):
     architecture, workload, tiles = problem
@@ -275,7 +275,7 @@ def test_traffic_moves_each_value_at_least_once_and_as_a_slow_count_says(problem
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(problems_to_price())
 def test_use_stays_within_what_there_is(problem):
     result = priced(*problem)
@@ -287,7 +287,7 @@ def test_use_stays_within_what_there_is(problem):
     assert result.energy_pj == pytest.approx(math.fsum(result.energy_pj_by_unit.values()))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(problems_to_price())
 def test_a_result_survives_json(problem):
     result = priced(*problem)
@@ -303,7 +303,7 @@ items = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(items, st.integers(0, 4))
 def test_windows_of_a_sequence_are_those_of_the_list(described, depth):
     def build(node):

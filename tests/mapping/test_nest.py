@@ -76,7 +76,7 @@ def products(draw):
     return NestModel(cascade=PRODUCT, architecture=architecture, nest=nest, sizes=sizes)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(products())
 def test_movement_equals_that_of_a_model_that_steps_through_every_tile(model):
     nest = model.nest.einsums["Y"]
@@ -87,7 +87,7 @@ def test_movement_equals_that_of_a_model_that_steps_through_every_tile(model):
         assert model.moved("Y", ranks) == slow_moves(tiles, ranks, stays)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(products())
 def test_fetches_equal_those_of_a_model_that_keeps_one_part_in_the_buffer(model):
     loops = model.nest.einsums["Y"].loops
@@ -98,7 +98,7 @@ def test_fetches_equal_those_of_a_model_that_keeps_one_part_in_the_buffer(model)
         assert model.fetched("Y", within, RANKS[name]) == slow_moves(tiles, RANKS[name], True)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(products())
 def test_cycles_equal_those_of_the_fullest_pe_tile_by_tile(model):
     nest, array = model.nest.einsums["Y"], model.architecture.arrays["2d"]
@@ -114,7 +114,7 @@ def test_cycles_equal_those_of_the_fullest_pe_tile_by_tile(model):
     assert model.cycles("Y") * array.pes >= model.points("Y")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(products(), st.integers(1, 5))
 def test_each_value_is_read_and_written_at_least_once_and_energy_is_its_price(model, instances):
     result = price_nest(model, instances=instances, costs=COSTS)

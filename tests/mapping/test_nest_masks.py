@@ -122,7 +122,7 @@ class Slow:
         return total
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(masked())
 def test_movement_under_a_filter_equals_that_of_a_model_that_steps_through_every_tile(drawn):
     where, model = drawn
@@ -131,7 +131,7 @@ def test_movement_under_a_filter_equals_that_of_a_model_that_steps_through_every
         assert model.moved("Y", ranks) == slow.moved(ranks)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(masked())
 def test_what_a_memory_takes_in_equals_the_values_of_the_tiles_that_run(drawn):
     where, model = drawn
@@ -143,7 +143,7 @@ def test_what_a_memory_takes_in_equals_the_values_of_the_tiles_that_run(drawn):
         assert model.fetched("Y", None, ranks) == len(slow.values(slow.tiles(), ranks))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(masked())
 def test_cycles_and_points_under_a_filter_are_those_of_the_tiles_that_run(drawn):
     where, model = drawn

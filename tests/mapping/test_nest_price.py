@@ -99,7 +99,7 @@ def test_a_result_survives_json_and_csv():
     assert math.fsum(float(row["energy_pj"]) for row in rows) == result.energy_pj
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(products(), st.data())
 def test_a_level_takes_in_what_changes_and_hands_on_what_the_array_moves(model, data):
     loops = model.nest.einsums["Y"].loops

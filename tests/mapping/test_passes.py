@@ -301,7 +301,7 @@ def cascades(draw: Callable[..., Any]) -> Cascade:
     return parse("\n".join(lines) + "\n")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(cascades())
 @example(
     parse(

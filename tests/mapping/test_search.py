@@ -72,7 +72,7 @@ def value(objective, result):
     }[objective]
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(small_problems(), st.sampled_from(["latency", "energy", "edp"]))
 def test_the_best_schedule_is_that_of_brute_force(problem, objective):
     architecture, workload = problem

@@ -84,7 +84,7 @@ def test_more_buffer_never_costs_more_and_the_end_is_each_tensor_once(name: str)
     assert keep.words(sizes, keep.full_buffer_words(sizes)) == whole
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     p=st.integers(1, 40), m=st.integers(1, 40), e=st.integers(1, 8), f=st.integers(1, 8), buffer=st.integers(10, 3000)
 )

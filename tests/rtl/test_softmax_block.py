@@ -204,9 +204,7 @@ def units(draw):
     return make_unit(lanes, draw(st.integers(1, 12)), source, target, segments, draw(st.booleans()))
 
 
-@settings(
-    max_examples=15, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], print_blob=False
-)
+@settings(max_examples=15, derandomize=True, suppress_health_check=[HealthCheck.too_slow], print_blob=False)
 @given(unit=units(), seed=st.integers(0, 1 << 30))
 def test_any_unit_is_bit_exact_and_in_time(unit, seed):
     rows = random_rows(unit, random.Random(seed), 12)

@@ -81,7 +81,7 @@ def units_and_rows(draw: st.DrawFn) -> tuple[NormUnit, np.ndarray]:
 
 
 @given(units_and_rows())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_the_bound_and_the_widths_hold_for_any_unit_and_any_row(case: tuple[NormUnit, np.ndarray]) -> None:
     one, row = case
     assert error_of(one, row) <= one.max_error + 1e-12

@@ -83,7 +83,7 @@ def units_and_rows(draw: st.DrawFn) -> tuple[SoftmaxUnit, np.ndarray]:
 
 
 @given(units_and_rows())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_the_error_bound_holds_for_any_unit_and_any_row(case: tuple[SoftmaxUnit, np.ndarray]) -> None:
     one, codes = case
     assert error_of(one, codes) <= one.max_error
@@ -95,7 +95,7 @@ def test_the_error_bound_holds_for_any_unit_and_any_row(case: tuple[SoftmaxUnit,
 
 
 @given(units_and_rows())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_the_declared_widths_hold_every_intermediate_value(case: tuple[SoftmaxUnit, np.ndarray]) -> None:
     one, codes = case
     mantissa, halvings = steps.exponentials(one, codes)

@@ -3,7 +3,7 @@
 from rtl.attention.array.core import AttentionArrayCore, array_contract
 from rtl.attention.array.entry import ENTRIES
 from rtl.attention.array.ports import AttentionArrayPorts
-from rtl.attention.array.verilog import array_verilog, emit_array, write_texts
+from rtl.attention.array.verilog import array_verilog, emit_array
 
 __all__ = [
     "ENTRIES",
@@ -12,5 +12,4 @@ __all__ = [
     "array_contract",
     "array_verilog",
     "emit_array",
-    "write_texts",
 ]

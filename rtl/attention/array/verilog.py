@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from pathlib import Path
 
 from accel.attention_array import AttentionArray, check_timing
-from accel.errors import InputError
 from rtl.attention.array.pe import MatrixPE
 from rtl.attention.array.ports import ArrayWrapper, AttentionArrayPorts
 from rtl.attention.array.vector import VectorPE
-from rtl.emit import Emitted, check_name, sidecar, verilog_text
+from rtl.emit import Emitted, check_name, sidecar, verilog_text, write_text
 from rtl.netlist import convert
 
-__all__ = ["array_verilog", "emit_array", "write_texts"]
+__all__ = ["array_verilog", "emit_array"]
 
 _WAIVER = "/* verilator lint_off UNUSEDSIGNAL */\n"
 
@@ -60,24 +58,7 @@ def emit_array(unit: AttentionArray, name: str, directory: Path, *, counters: bo
     component = AttentionArrayPorts(unit, counters=counters, cells=name)
     text = array_verilog(component, name)
     description = sidecar(component, name, text)
-    write_texts(directory, {f"{name}.v": text, f"{name}.json": json.dumps(description, indent=2) + "\n"})
     verilog, beside = directory / f"{name}.v", directory / f"{name}.json"
+    write_text(verilog, text)
+    write_text(beside, json.dumps(description, indent=2) + "\n")
     return Emitted(verilog=verilog, sidecar=beside, description=description)
-
-
-def write_texts(directory: Path, texts: Mapping[str, str]) -> None:
-    """Write files by name into ``directory``, which is made if it is missing.
-
-    Raises
-    ------
-    InputError
-        One cannot be written.
-    """
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        for name, text in texts.items():
-            (directory / name).write_text(text, encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise InputError(
-            f"{directory} must be writable, but is not: {error.strerror}", hint="choose another directory with -o"
-        ) from None

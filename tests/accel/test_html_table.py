@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -36,11 +37,16 @@ def test_a_search_shows_its_price_and_its_proof() -> None:
     assert shown["latency"].startswith(f"{found.result.latency_cycles:,.0f} cycles")
     assert shown["proof"] == ("no schedule of the space is better" if found.optimal else shown["proof"])
     assert dict(cells(found.result._repr_html_())).items() <= shown.items()
+    bars = re.findall(r"<rect [^>]*><title>(\w+): ([\d,]+) cycles</title>", found._repr_html_())
+    cycles = {each.einsum: each.tile_cycles for each in found.result.einsums}
+    assert len(bars) > 3
+    assert all(cycles[name] == int(count.replace(",", "")) for name, count in bars)
 
 
 def test_a_front_shows_each_schedule() -> None:
     found = front(load_cascade("attention-1pass"), load_architecture("fpga-8x8"), WORK)
     assert len(cells(found._repr_html_())) == len(found.results) + 1
+    assert found._repr_html_().count("<circle") == len(found.results)
 
 
 @pytest.mark.parametrize("name", ["attention-1pass", "attention-3pass"])

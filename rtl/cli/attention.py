@@ -12,7 +12,9 @@ from accel.errors import InputError
 from rtl.attention.array import emit_array
 from rtl.attention.reordered import ReorderedAttention, ReorderedPorts
 from rtl.design import emit_design
-from rtl.emit import Emitted, check_name, emit
+from rtl.emission import emit_all, with_core
+from rtl.emit import Emitted, check_name
+from rtl.registry import find_unit
 
 __all__ = ["COMMANDS"]
 
@@ -64,12 +66,12 @@ def attention(
         return
     if described.reordered is not None:
         core = ReorderedAttention(described.reordered, counters=counters)
-        emitted = emit(ReorderedPorts(core), name or "attention_reordered", directory)
+        emitted, paths = emit_all(ReorderedPorts(core), name or "attention_reordered", directory)
     else:
         emitted = emit_array(described.array_unit(), name or "attention_array", directory, counters=counters)
+        paths = with_core(emitted, find_unit("attention-array").summary)
     if as_json:
-        files = {"verilog": str(emitted.verilog), "sidecar": str(emitted.sidecar)}
-        print_json({**emitted.description, "files": files})
+        print_json({**emitted.description, "files": {role: str(path) for role, path in paths.items()}})
     else:
         _show(emitted)
 

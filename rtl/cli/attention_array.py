@@ -10,7 +10,7 @@ import click
 
 from accel.arch import load_architecture
 from accel.attention_array import CASCADE, AttentionArray, with_stalls
-from accel.cli import console, json_option, print_json, table
+from accel.cli import console, json_option, print_json, progress, table
 from accel.numerics import FixedPoint
 from accel.schedule import Schedule, load_schedule, load_template
 from rtl.attention.array import emit_array
@@ -122,7 +122,8 @@ def attention_array(
         output_format=output_format,
         weight_fraction_bits=weight_fraction_bits,
     )
-    emitted = emit_array(with_stalls(unit) if stalls else unit, name, directory, counters=counters)
+    with progress("writing Verilog"):
+        emitted = emit_array(with_stalls(unit) if stalls else unit, name, directory, counters=counters)
     what, paths = emitted.description, with_core(emitted, find_unit("attention-array").summary)
     if as_json:
         print_json({**what, "files": {role: str(path) for role, path in paths.items()}})

@@ -11,7 +11,7 @@ import click
 
 from accel.activation_unit import ACTIVATIONS, ActivationUnit
 from accel.block_unit import BlockUnit
-from accel.cli import console, json_option, print_json, table
+from accel.cli import console, json_option, print_json, progress, table
 from accel.linear_unit import LinearUnit
 from accel.numerics import FixedPoint, Rounding
 from rtl.block import BlockEngine, BlockPorts
@@ -144,7 +144,8 @@ def linear(
         # The engine is checked first: a wrong tile is no matter of the activation.
         engine = replace(engine, activation=_activation(activation, tile, feature_format))
     block = BlockEngine(BlockUnit(linear=engine, **sizes), counters=counters)
-    emitted, paths = emit_all(BlockPorts(block), name, directory)
+    with progress("writing Verilog"):
+        emitted, paths = emit_all(BlockPorts(block), name, directory)
     widest = min(max_features, weight_tiles // engine.blocks(max_features) * tile)
     if as_json:
         files = {role: str(path) for role, path in paths.items()}

@@ -9,7 +9,7 @@ import click
 
 from accel.block_cycles import ProgramTimes, program_times
 from accel.block_unit import BlockUnit
-from accel.cli import console, print_json, table
+from accel.cli import console, print_json, progress, table
 from accel.encoder_block import EncoderBlock
 from accel.numerics import FixedPoint
 from rtl.block import BlockEngine, BlockPorts
@@ -79,7 +79,8 @@ def encoder_block(  # every option is one of the design
         top_k=top_k,
         renormalise=renormalise,
     )
-    emitted, paths = emit_all(BlockPorts(BlockEngine(unit, counters=counters)), name, directory)
+    with progress("writing Verilog"):
+        emitted, paths = emit_all(BlockPorts(BlockEngine(unit, counters=counters)), name, directory)
     times, program = _times(block, unit), block.program(unit)
     if as_json:
         files = {role: str(path) for role, path in paths.items()}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from accel.cli import console, print_json, table
+from accel.cli import console, print_json, progress, table
 from rtl.axi import AxisWrapper, FlatWrapper
 from rtl.contract import StreamUnit
 from rtl.emission import emit_all
@@ -17,7 +17,8 @@ __all__ = ["write"]
 
 def write(core: StreamUnit, axi: bool, name: str, directory: Path, as_json: bool) -> None:
     """Write a block and show what it is."""
-    emitted, files = emit_all(AxisWrapper(core) if axi else FlatWrapper(core), name, directory)
+    with progress("writing Verilog"):
+        emitted, files = emit_all(AxisWrapper(core) if axi else FlatWrapper(core), name, directory)
     if as_json:
         print_json({**emitted.description, "files": {role: str(path) for role, path in files.items()}})
     else:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from accel.cli import console, json_option, print_json, table
+from accel.cli import console, json_option, print_json, progress, table
 from accel.reordered_cycles import job_times
 from accel.reordered_schedule import AttentionJob
 from accel.reordered_unit import ReorderedUnit
@@ -78,7 +78,8 @@ def attention_reordered(*, counters: bool, name: str, directory: Path, as_json: 
     """
     check_name(name)
     unit = ReorderedUnit(**parameters)
-    emitted, files = emit_all(ReorderedPorts(ReorderedAttention(unit, counters=counters)), name, directory)
+    with progress("writing Verilog"):
+        emitted, files = emit_all(ReorderedPorts(ReorderedAttention(unit, counters=counters)), name, directory)
     longest = AttentionJob(queries=unit.max_length, keys=unit.max_length)
     masked = AttentionJob(queries=unit.max_length, keys=unit.max_length, causal=True)
     cycles = {

@@ -58,7 +58,7 @@ def units(
     drawn = [random_scores(length, rows, seed) for length in dict.fromkeys(lengths)]
     sets = [each for group in drawn for each in group] + ([recorded_scores(scores)] if scores else [])
     weights: list[WeightFigures] = []
-    with progress("Softmax units", len(sets) + 1) as advance:
+    with progress("comparing", len(sets) + 1) as advance:
         for done, each in enumerate(sets):
             advance(done, f"N = {each.scores.shape[1]}, {each.name}")
             weights += compare_weights([each])

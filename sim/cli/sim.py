@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from accel.attention_file import load_attention_file
-from accel.cli import EXIT_COMPARISON_FAILED, console, json_option, print_json, table
+from accel.cli import EXIT_COMPARISON_FAILED, console, json_option, print_json, progress, table
 from sim.attention import AttentionOutcome, run_attention
 from sim.toolchain import find_toolchain
 
@@ -36,7 +36,8 @@ def sim_command(file: Path, schedule: Path | None, build_dir: Path, as_json: boo
     model say, with the first difference.
     """
     described = load_attention_file(file).mapped(schedule)
-    outcome = run_attention(described, toolchain=find_toolchain(), cache=build_dir)
+    with progress("compiling and simulating"):
+        outcome = run_attention(described, toolchain=find_toolchain(), cache=build_dir)
     if as_json:
         print_json(outcome.as_dict())
     else:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from accel.cli import EXIT_COMPARISON_FAILED, console, json_option, print_json, table
+from accel.cli import EXIT_COMPARISON_FAILED, console, json_option, print_json, progress, table
 from accel.errors import InputError
 from sim.formal.checker import RULES
 from sim.formal.prove import Verdict, check_design, tool_versions
@@ -44,14 +44,16 @@ def formal_command(
     chosen = [find_skeleton(name) for name in names] or list(SKELETONS.values())
     versions = tool_versions()
     found: list[tuple[Skeleton, Verdict]] = []
-    for skeleton in chosen:
-        verdict = check_design(
-            skeleton.check(),
-            depth_cycles=depth_cycles or skeleton.depth_cycles,
-            trace=None if trace is None else trace / f"{skeleton.name}.vcd",
-            timeout_s=timeout_s,
-        )
-        found.append((skeleton, verdict))
+    with progress("proving", total=len(chosen)) as advance:
+        for done, skeleton in enumerate(chosen):
+            advance(done, skeleton.name)
+            verdict = check_design(
+                skeleton.check(),
+                depth_cycles=depth_cycles or skeleton.depth_cycles,
+                trace=None if trace is None else trace / f"{skeleton.name}.vcd",
+                timeout_s=timeout_s,
+            )
+            found.append((skeleton, verdict))
     if as_json:
         print_json({"tools": versions, "rules": RULES, "skeletons": [_as_dict(*each) for each in found]})
     else:

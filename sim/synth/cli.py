@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from accel.cli import EXIT_COMPARISON_FAILED, console, json_option, print_json, table
+from accel.cli import EXIT_COMPARISON_FAILED, console, json_option, print_json, progress, table
 from accel.errors import InputError
 from accel.fpga import Device, Prediction, load_device, load_model
 from rtl.synth import (
@@ -89,7 +89,8 @@ def _design(name: str, options: tuple[str, ...], parameters: Path | None, top: s
     if not name.endswith(".v"):
         if top is not None:
             raise InputError("--top must come with a Verilog file, not with a unit", hint="leave it out")
-        return emit_unit(name, options, parameters)
+        with progress("writing Verilog"):
+            return emit_unit(name, options, parameters)
     if options or parameters is not None:
         raise InputError(
             f"a Verilog file must come without options of a unit, not with {' '.join(options) or '--file'}"
@@ -110,13 +111,15 @@ def _device(target: str, name: str | None) -> Device:
 
 def _fpga(design: Design, device: Device, settings: dict[str, Any], as_json: bool) -> int:
     how = {"cache": settings["cache"], "timeout_s": settings["timeout_s"]}
-    resources = synthesise(design, device.target, **how)
+    with progress("synthesising"):
+        resources = synthesise(design, device.target, **how)
     expect_block_ram(resources, settings["block_rams"])
     placement = None
     if settings["place"] and device.target == "ecp5":
-        placement = place_and_route(
-            design, device=device.name, speed_grade=settings["speed_grade"], seed=settings["seed"], **how
-        )
+        with progress("placing and routing"):
+            placement = place_and_route(
+                design, device=device.name, speed_grade=settings["speed_grade"], seed=settings["seed"], **how
+            )
     if as_json:
         print_json(
             {
@@ -201,7 +204,8 @@ def _prediction_table(design: Design, found: Prediction, device: Device) -> Any:
 
 
 def _asic(design: Design, cache: Path, timeout_s: float, as_json: bool) -> int:
-    found = measure_energy(design, cache=cache, timeout_s=timeout_s)
+    with progress("counting toggles"):
+        found = measure_energy(design, cache=cache, timeout_s=timeout_s)
     if as_json:
         print_json({"top": design.top, **as_dict(found)})
     else:

@@ -9,8 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from accel.attention_file import load_attention_file
+from accel.cases import load_case_file
 from accel.cli import EXIT_BAD_INPUT
+from accel.codesign import load_design_space
 from accel.errors import InputError
+from accel.frame import load_frame
+from accel.layer import load_layer
 from sim.run_file import load_run_file
 from tests.accel.onnx_models import Builder
 from tests.accel.test_onnx_model import encoder_layer
@@ -28,7 +33,8 @@ FEW = settings(FUZZ, max_examples=12)
 
 EXAMPLES = ROOT / "examples"
 CONFIG = EXAMPLES / "models" / "bert-base-uncased" / "config.json"
-CASCADE = ROOT / "accel" / "data" / "cascade" / "attention-1pass.ein"
+DATA = ROOT / "accel" / "data"
+CASCADE = DATA / "cascade" / "attention-1pass.ein"
 
 WORDS = [
     "",
@@ -132,6 +138,30 @@ def test_a_run_file(text: str, tmp_path: Path) -> None:
         load_run_file(file)
     except InputError as error:
         assert str(error)
+
+
+DESCRIPTIONS: dict[str, tuple[Path, Callable[[Path], object]]] = {
+    "an attention file with an array": (EXAMPLES / "attention" / "array-4x4.yaml", load_attention_file),
+    "an attention file with a reordered unit": (EXAMPLES / "attention" / "reordered.yaml", load_attention_file),
+    "cases": (DATA / "cases" / "paper-silent.yaml", load_case_file),
+    "a design space": (DATA / "codesign" / "fusemax-area.yaml", load_design_space),
+    "a frame": (DATA / "frame" / "m3vit.yaml", lambda file: load_frame(str(file))),
+    "a layer": (EXAMPLES / "layers" / "llama-3-8b-decode.yaml", load_layer),
+}
+
+
+@FUZZ
+@pytest.mark.parametrize("kind", DESCRIPTIONS)
+@given(data=st.data())
+def test_a_description(kind: str, data: st.DataObject, tmp_path: Path) -> None:
+    """Read only: what the damage does no harm to would simulate or search."""
+    example, load = DESCRIPTIONS[kind]
+    file = tmp_path / "d.yaml"
+    file.write_text(data.draw(damage(example.read_text(encoding="utf-8"))), encoding="utf-8", newline="")
+    try:
+        load(file)
+    except InputError as error:
+        assert "d.yaml" in str(error)
 
 
 @FUZZ
